@@ -1,0 +1,1 @@
+"""How an attempt is graded, inside the sandbox. Standard library only, Python 3.8 and newer."""

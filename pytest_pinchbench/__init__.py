@@ -1,0 +1,1 @@
+"""Measure a language model as the model behind an OpenClaw agent, under pytest."""

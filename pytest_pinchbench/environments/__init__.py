@@ -1,0 +1,163 @@
+"""Where agents work: one file a kind, all behind the small protocol of this module.
+
+A kind is found by its name among the entry points ``pytest_pinchbench.environments``; what
+the entry point names is called with an :class:`EnvironmentSetup` and returns an
+:class:`Environment`. The built-in kinds use that same door.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class ExecResult:
+    """What one command did: its streams apart and complete, in bytes.
+
+    ``exit_code`` is that of the command, ``-N`` when signal N ended it (as ``subprocess``
+    has it). With ``timed_out`` the clock ended it, and every process it had started.
+    ``seconds`` is wall time.
+    """
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+    timed_out: bool
+    seconds: float
+
+
+class Sandbox(Protocol):
+    """One place for one attempt. Paths are absolute POSIX paths inside it.
+
+    Every method raises :class:`~pytest_pinchbench.issues.SandboxFailure` when the sandbox
+    itself fails (gone, closed, daemon lost, disk full); a command that merely fails does not.
+    """
+
+    name: str  #: what a person would look for: the container's name, a directory
+    workspace_root: str  #: where workspaces are made: ``/workspace`` in the remote kinds
+    private_root: str  #: a writable directory outside every workspace, for state and uploads
+    python: str  #: absolute path of a Python 3.8 or newer, found before any agent ran
+
+    def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        timeout: float | None = None,
+    ) -> ExecResult:
+        """Run a command; ``env`` is added to the sandbox's own variables.
+
+        At ``timeout`` seconds the command and every process it started, however detached,
+        are killed, and the result says ``timed_out``. A command that is not there is exit
+        code 127, one that may not be run 126, with the reason on stderr. Processes that the
+        command leaves behind when it ends by itself go on until :meth:`stop_processes`.
+        """
+
+    def stop_processes(self) -> None:
+        """Kill every process that any ``exec`` of this sandbox started and left running."""
+
+    def write(self, files: Mapping[str, bytes]) -> None:
+        """Write files, making their folders. Mode 0600 files, 0700 folders where new."""
+
+    def read(self, path: str) -> bytes:
+        """The bytes of one file. ``FileNotFoundError`` when there is none."""
+
+    def upload(self, local: Path, remote: str) -> None:
+        """Copy a file or a folder in, to exactly ``remote``."""
+
+    def download(self, remote: str, local: Path) -> None:
+        """Copy a file or a folder out, to exactly ``local``; links stay links, never followed.
+
+        ``FileNotFoundError`` when there is nothing at ``remote``.
+        """
+
+    def close(self) -> None:
+        """End every process and remove the sandbox. Twice is once. Never raises."""
+
+
+class Environment(Protocol):
+    """A kind of sandbox, set up for one run (in each process that runs tasks)."""
+
+    kind: str
+    on_this_machine: bool  #: a path of this machine is the same file inside
+
+    def prepare(self) -> None:
+        """Once a run, before the first task, in one process: is everything there?
+
+        Checks the daemon or credentials, gets the image (saying so through ``setup.say``),
+        removes leftovers of dead runs. Raises ``EnvironmentUnavailable``.
+        """
+
+    def open(self, name: str, *, labels: Mapping[str, str], lifetime: float) -> Sandbox:
+        """A fresh sandbox. ``name`` (a task id) helps people find it; ``lifetime`` is the
+        number of seconds after which it must go away by itself should this process die.
+        Raises ``SandboxFailure``, or ``EnvironmentUnavailable`` when no attempt could work.
+        """
+
+    def image_id(self) -> str:
+        """What programs are in a fresh sandbox, as a key for caches (an image digest)."""
+
+    def url_inside(self, url: str) -> str:
+        """``url`` as it must be written inside the sandbox to reach the same server.
+
+        A loopback URL of this machine is made reachable where that can be done; where it
+        cannot (the server listens on 127.0.0.1 only), ``EnvironmentUnavailable`` says so.
+        """
+
+
+@dataclass(frozen=True)
+class EnvironmentSetup:
+    """What an environment is built from."""
+
+    recipe: Recipe
+    run_id: str
+    """Unique for this run; sandboxes are labelled with it."""
+    data_dir: Path
+    """This project's data directory on this machine (caches)."""
+    keep: bool = False
+    """Leave sandboxes in place at close, and say how to get in and how to remove them."""
+    say: Callable[[str], None] = field(default=lambda message: None)
+    """Prints a line for the user: a pull's progress, a warning."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A sandbox as described by one YAML file; see ``recipes/``."""
+
+    name: str
+    environment: str
+    """The kind: ``docker``, ``local``, ``daytona``, ``modal``, or that of an entry point."""
+    image: str | None = None
+    workspace_root: str | None = None
+    """None: the kind decides (``local`` makes a temporary directory)."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What only this kind understands, as the recipe file has it; validated by the kind."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables set in every sandbox."""
+    pass_env: tuple[str, ...] = ()
+    """Names of variables of the user's own environment that are passed into every sandbox."""
+    openclaw_install: str | None = None
+    """Install strategy for ``auto``; None: the harness decides by what is there."""
+
+
+def find_environment(kind: str) -> Callable[[EnvironmentSetup], Environment]:
+    """The factory of a kind, by entry point.
+
+    Raises ``SettingsError`` naming the kinds there are.
+    """
+    from importlib.metadata import entry_points
+
+    from pytest_pinchbench.issues import SettingsError
+
+    found = {point.name: point for point in entry_points(group="pytest_pinchbench.environments")}
+    if kind not in found:
+        raise SettingsError(
+            f"no environment of kind {kind!r}; there are: {', '.join(sorted(found))}"
+        )
+    factory: Callable[[EnvironmentSetup], Environment] = found[kind].load()
+    return factory

@@ -1,0 +1,67 @@
+"""What can go wrong, and how badly: issues on a result, and errors that end something.
+
+The severities and what each means for a score are the table "When things go wrong" of
+the scoring rules (docs: README, "How scores are made").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["WARNING", "ERROR", "FATAL"]
+
+
+@dataclass(frozen=True)
+class Issue:
+    """One thing that went wrong in an attempt.
+
+    ``WARNING`` changes no score; ``ERROR`` is part of the score (a timeout is graded on what
+    is there); ``FATAL`` means that the attempt has no score. ``code`` is a short stable word
+    for programs (``agent_timeout``, ``model_endpoint``, ``judge``...), ``message`` a sentence
+    for people. Neither contains a secret.
+    """
+
+    severity: Severity
+    code: str
+    message: str
+
+
+class PinchBenchError(Exception):
+    """Something a user can act on. The message is whole: what, which task, what to do next."""
+
+
+class SettingsError(PinchBenchError):
+    """An option, variable, ini value or YAML key that cannot be used."""
+
+
+class SuiteError(PinchBenchError):
+    """The suite cannot be had, or a selection names a task that is not in it."""
+
+
+class TaskFileError(SuiteError):
+    """A task file that cannot be used.
+
+    ``str()`` is ``path:line: reason``; ``line`` counts from 1 in the file.
+    """
+
+    def __init__(self, path: object, line: int, reason: str) -> None:
+        super().__init__(f"{path}:{line}: {reason}")
+        self.path = path
+        self.line = line
+        self.reason = reason
+
+
+class EnvironmentUnavailable(PinchBenchError):
+    """No sandbox of this kind can be had at all: no daemon, no image, no credentials.
+
+    Ends the run before the first task.
+    """
+
+
+class SandboxFailure(PinchBenchError):
+    """One sandbox failed (could not be opened, was lost, disk full). FATAL for its attempt."""
+
+
+class HarnessUnavailable(PinchBenchError):
+    """The agent cannot be run in this environment: not there, not installable. FATAL."""

@@ -1,0 +1,1 @@
+"""OpenClaw, both of its eras: installing, configuring, running, reading what it did."""

@@ -1,0 +1,1 @@
+"""The hooks by which pytest runs PinchBench; each calls a session object."""

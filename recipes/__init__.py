@@ -1,0 +1,1 @@
+"""Sandboxes as data: one YAML file a recipe."""
