@@ -61,8 +61,11 @@ class Sandbox(Protocol):
     def stop_processes(self) -> None:
         """Kill every process that any ``exec`` of this sandbox started and left running."""
 
-    def write(self, files: Mapping[str, bytes]) -> None:
-        """Write files, making their folders. Mode 0600 files, 0700 folders where new."""
+    def write(self, files: Mapping[str, bytes | None]) -> None:
+        """Write files, making their folders; None makes a folder.
+
+        Mode 0600 files, 0700 folders where new.
+        """
 
     def read(self, path: str) -> bytes:
         """The bytes of one file. ``FileNotFoundError`` when there is none."""

@@ -1,0 +1,126 @@
+"""An attempt's working directory: made, kept as an archive, put back."""
+
+from __future__ import annotations
+
+import posixpath
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_pinchbench.issues import Issue, SandboxFailure
+
+if TYPE_CHECKING:
+    from pytest_pinchbench.environments import Sandbox
+    from pytest_pinchbench.tasks import Task
+
+ARCHIVE_LIMIT = 50_000_000  # bytes of files; a larger workspace is not kept
+ARCHIVE_NAME = "workspace.tar.gz"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """``<root>/pinchbench/<task id>/<random>`` in the sandbox, absolute."""
+
+    path: str
+
+    @property
+    def relative(self) -> str:
+        """The path below the sandbox's workspace root."""
+        return posixpath.join(*self.path.rsplit("/", 3)[1:])
+
+
+class AssetMissing(SandboxFailure):
+    """A file that a task needs is not in the checkout. FATAL for that task only."""
+
+
+def make_workspace(sandbox: Sandbox, task: Task, extra: Mapping[str, bytes]) -> Workspace:
+    """A fresh workspace with the task's files in it; ``extra`` (absolute paths) goes along
+    in the same step. Raises ``AssetMissing``, ``SandboxFailure``.
+    """
+    path = posixpath.join(sandbox.workspace_root, "pinchbench", task.id, secrets.token_hex(8))
+    files: dict[str, bytes | None] = {path: None}
+    files.update({posixpath.join(path, dest): data for dest, data in task_files(task).items()})
+    sandbox.write({**files, **extra})
+    return Workspace(path)
+
+
+def task_files(task: Task) -> dict[str, bytes]:
+    """What the workspace starts with, by relative path. Raises ``AssetMissing``."""
+    files: dict[str, bytes] = {}
+    for file in task.workspace_files:
+        if file.source is None:
+            files[file.dest] = (file.content or "").encode()
+            continue
+        try:
+            files[file.dest] = file.source.read_bytes()
+        except OSError as error:
+            raise AssetMissing(
+                f"{task.id} needs {file.source}, which cannot be read ({error.strerror}); "
+                f"complete the checkout, or leave the task out with --pinchbench-suite"
+            ) from None
+    return files
+
+
+# Runs in the sandbox. A link is kept as a link; what cannot be read is left out.
+_ARCHIVE = """
+import io, os, sys, tarfile
+root, limit = sys.argv[1], int(sys.argv[2])
+total = 0
+for folder, _, names in os.walk(root):
+    for name in names:
+        info = os.lstat(os.path.join(folder, name))
+        total += info.st_size
+        if total > limit:
+            sys.exit(3)
+out = tarfile.open(fileobj=sys.stdout.buffer, mode="w|gz", compresslevel=1)
+def plain(info):
+    return info if info.isfile() or info.isdir() or info.issym() else None
+try:
+    out.add(root, arcname=".", filter=plain)
+finally:
+    out.close()
+"""
+
+_RESTORE = """
+import os, sys, tarfile
+root = sys.argv[1]
+os.makedirs(root, exist_ok=True)
+with tarfile.open(fileobj=sys.stdin.buffer, mode="r|gz") as archive:
+    archive.extraction_filter = getattr(tarfile, "tar_filter", lambda member, path: member)
+    for member in archive:
+        member.uid, member.gid = os.getuid(), os.getgid()
+        member.uname = member.gname = ""
+        archive.extract(member, root)
+"""
+
+
+def archive_workspace(sandbox: Sandbox, workspace: Workspace) -> tuple[bytes | None, Issue | None]:
+    """The workspace as a gzipped tar, or why there is none. Never raises: a lost archive
+    costs a later regrade, not the score.
+    """
+    argv = [sandbox.python, "-I", "-S", "-c", _ARCHIVE, workspace.path, str(ARCHIVE_LIMIT)]
+    try:
+        done = sandbox.exec(argv, timeout=120)
+    except SandboxFailure as error:
+        return None, _not_kept(str(error))
+    if done.exit_code == 3:
+        return None, _not_kept(f"it holds more than {ARCHIVE_LIMIT // 1_000_000} MB")
+    if done.exit_code != 0 or done.timed_out:
+        return None, _not_kept(done.stderr.decode(errors="replace").strip()[-300:] or "timed out")
+    return done.stdout, None
+
+
+def restore_workspace(sandbox: Sandbox, archive: bytes, relative: str) -> Workspace:
+    """Unpack an archive below the sandbox's workspace root. Raises ``SandboxFailure``."""
+    workspace = Workspace(posixpath.join(sandbox.workspace_root, relative))
+    argv = [sandbox.python, "-I", "-S", "-c", _RESTORE, workspace.path]
+    done = sandbox.exec(argv, stdin=archive, timeout=120)
+    if done.exit_code != 0 or done.timed_out:
+        why = done.stderr.decode(errors="replace").strip()[-300:] or "timed out"
+        raise SandboxFailure(f"the kept workspace cannot be put into a sandbox: {why}")
+    return workspace
+
+
+def _not_kept(why: str) -> Issue:
+    return Issue("WARNING", "workspace_not_kept", f"the workspace is not kept: {why}")
