@@ -1,11 +1,27 @@
-"""The task file format."""
+"""The task file format: YAML front matter, then Markdown with level-2 sections.
+
+The Markdown is read as CommonMark reads it, so that a ``##`` line or a fence inside a fenced
+block is text. Text is taken from the source lines as it stands.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from pytest_pinchbench.issues import TaskFileError
+from pytest_pinchbench.spelling import nearest
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+    from pytest_pinchbench.yamldoc import Document
 
 GradingType = Literal["automated", "llm_judge", "hybrid"]
 
@@ -16,6 +32,8 @@ class WorkspaceFile:
 
     ``dest`` is a relative POSIX path inside the workspace. Exactly one of ``content`` (text,
     written as UTF-8) and ``source`` (a file inside the suite's assets folder) is given.
+    ``source`` need not exist: a checkout may lack a large file, which then ends the attempts
+    of this task alone.
     """
 
     dest: str
@@ -56,3 +74,342 @@ class Task:
     path: Path
     front_matter: Mapping[str, Any]
     sections: Mapping[str, str]
+
+
+def load_task(path: Path, assets: Path | None = None) -> Task:
+    """Read and check one task file. Raises :class:`TaskFileError`.
+
+    ``assets`` is the folder that ``source`` entries of ``workspace_files`` name files in;
+    without it, the folder ``assets`` beside the one that holds the task file.
+    """
+    return _TaskFile(path, assets or path.parent.parent / "assets").task()
+
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_SECTIONS = (
+    "Prompt",
+    "Expected Behavior",
+    "Grading Criteria",
+    "Automated Checks",
+    "LLM Judge Rubric",
+)
+
+
+@dataclass(frozen=True)
+class _Section:
+    line: int
+    text: str
+    python: str | None
+    """The first ``python`` fenced block."""
+
+
+class _TaskFile:
+    """One task file on its way to a :class:`Task`; knows which line to blame."""
+
+    def __init__(self, path: Path, assets: Path) -> None:
+        self.path = path
+        self.assets = assets
+        self.front: Document
+
+    def task(self) -> Task:
+        front, front_line, body, body_line = self._split(self._read())
+        self.front = self._front_matter(front, front_line)
+        matter = self.front.value
+        sections = self._sections(body, body_line)
+        texts = {title: section.text for title, section in sections.items()}
+        sessions = self._sessions()
+        prompt = texts.get("Prompt", "")
+        if not sessions and not prompt:
+            section = sections.get("Prompt")
+            raise self._error(
+                section.line if section else body_line,
+                "the section Prompt is empty"
+                if section
+                else "there is no section '## Prompt', and no sessions in its place",
+            )
+        checks = sections.get("Automated Checks")
+        task_id = self._id()
+        return Task(
+            id=task_id,
+            name=self._text("name", default=task_id),
+            category=self._text("category", default="uncategorized"),
+            grading_type=self._grading_type(),
+            timeout_seconds=self._timeout(),
+            prompts=sessions or (Prompt(prompt),),
+            prompt=prompt or "\n\n".join(session.text for session in sessions),
+            expected_behavior=texts.get("Expected Behavior", ""),
+            grading_criteria=texts.get("Grading Criteria", ""),
+            automated_checks=checks.python if checks else None,
+            judge_rubric=texts.get("LLM Judge Rubric") or None,
+            grading_weights=self._weights(),
+            workspace_files=self._workspace_files(),
+            path=self.path,
+            front_matter=matter,
+            sections=texts,
+        )
+
+    def _error(self, line: int, reason: str) -> TaskFileError:
+        return TaskFileError(self.path, line, reason)
+
+    def _wrong(self, reason: str, *place: Any) -> TaskFileError:
+        """The error for the front matter value at ``place``, with its line."""
+        return self._error(self.front.line(*place), reason)
+
+    # the file's two halves
+
+    def _read(self) -> str:
+        try:
+            data = self.path.read_bytes()
+        except OSError as error:
+            raise self._error(1, f"cannot be read: {error.strerror or error}") from None
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise self._error(data.count(b"\n", 0, error.start) + 1, "not UTF-8 text") from None
+        return text.replace("\r\n", "\n").replace("\r", "\n")
+
+    def _split(self, text: str) -> tuple[str, int, str, int]:
+        """Front matter and body, each with the line of the file that it starts on."""
+        from frontmatter.default_handlers import YAMLHandler
+
+        handler = YAMLHandler()
+        if not handler.detect(text):
+            raise self._error(1, "the file has to begin with front matter, after a line '---'")
+        try:
+            front, body = handler.split(text)
+        except ValueError:
+            raise self._error(1, "the front matter has no end: a second line '---'") from None
+        body_line = text.count("\n", 0, len(text) - len(body)) + 1
+        fence_line = text[: len(text) - len(body)].rstrip().count("\n") + 1
+        return front, fence_line - front.count("\n"), body, body_line
+
+    def _front_matter(self, front: str, line: int) -> Document:
+        from pytest_pinchbench.yamldoc import YamlError, parse
+
+        try:
+            document = parse(front, line)
+        except YamlError as error:
+            raise self._error(error.line, error.reason) from None
+        if not isinstance(document.value, dict):
+            raise self._error(line, "the front matter has to be a mapping (key: value)")
+        return document
+
+    def _sections(self, body: str, first_line: int) -> dict[str, _Section]:
+        """The level-2 sections by title; one that is used may be there only once."""
+        tokens = _block_parser().parse(body)
+        # not splitlines(): a form feed or U+2028 ends no line in Markdown
+        lines = body.split("\n")
+        known = {title.lower(): title for title in _SECTIONS}
+        starts = [index for index, token in enumerate(tokens) if _opens_section(token)]
+        sections: dict[str, _Section] = {}
+        for start, end in zip(starts, [*starts[1:], len(tokens)], strict=True):
+            heading_line, text_line = tokens[start].map or (0, 0)
+            end_line = (tokens[end].map or (0, 0))[0] if end < len(tokens) else len(lines)
+            title = tokens[start + 1].content
+            title = known.get(title.lower(), title)
+            line = first_line + heading_line
+            if title in sections:
+                if title in _SECTIONS:
+                    raise self._error(line, f"the section {title} is there twice")
+                continue
+            python = (
+                token.content
+                for token in tokens[start:end]
+                if token.type == "fence" and token.info.split()[:1] == ["python"]
+            )
+            text = "\n".join(lines[text_line:end_line]).strip()
+            sections[title] = _Section(line, text, next(python, None))
+        return sections
+
+    # front matter, key by key
+
+    def _id(self) -> str:
+        matter = self.front.value
+        if matter.get("id") is None:
+            raise self._wrong("id is missing", "id")
+        task_id = matter["id"]
+        if not isinstance(task_id, str):
+            raise self._wrong(f"id has to be text, in quotes if need be, not {task_id!r}", "id")
+        if not _ID.fullmatch(task_id):
+            raise self._wrong(
+                f"id {task_id!r} may hold only letters, digits, '_', '-' and '.', 100 at most,"
+                " and begins with a letter or digit: it names folders and test cases",
+                "id",
+            )
+        return task_id
+
+    def _text(self, key: str, default: str) -> str:
+        value = self.front.value.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            raise self._wrong(f"{key} has to be text, in quotes if need be, not {value!r}", key)
+        return value.strip() or default
+
+    def _grading_type(self) -> GradingType:
+        known: tuple[GradingType, ...] = get_args(GradingType)
+        value = self.front.value.get("grading_type")
+        if value is None:
+            raise self._wrong(f"grading_type is missing: one of {', '.join(known)}", "grading_type")
+        for grading_type in known:
+            if value == grading_type:
+                return grading_type
+        hint = nearest(value, known) or f"; there are: {', '.join(known)}"
+        raise self._wrong(f"unknown grading_type {value!r}{hint}", "grading_type")
+
+    def _timeout(self) -> float:
+        value = self.front.value.get("timeout_seconds")
+        if value is None:
+            raise self._wrong("timeout_seconds is missing", "timeout_seconds")
+        if not _is_number(value) or value <= 0:
+            raise self._wrong(
+                f"timeout_seconds has to be a number of seconds above 0, not {value!r}",
+                "timeout_seconds",
+            )
+        return float(value)
+
+    def _weights(self) -> Mapping[str, float] | None:
+        value = self.front.value.get("grading_weights")
+        if value is None:
+            return None
+        known = ("automated", "llm_judge")
+        if not isinstance(value, dict):
+            raise self._wrong(f"grading_weights has to be a mapping of {known}", "grading_weights")
+        for key, weight in value.items():
+            place = ("grading_weights", key)
+            if key not in known:
+                raise self._wrong(
+                    f"unknown key {key!r} in grading_weights{nearest(key, known)}", *place
+                )
+            if not _is_number(weight):
+                raise self._wrong(
+                    f"grading_weights.{key} has to be a number, not {weight!r}", *place
+                )
+        return {key: float(weight) for key, weight in value.items()}
+
+    def _sessions(self) -> tuple[Prompt, ...]:
+        value = self.front.value.get("sessions")
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            raise self._wrong("sessions has to be a list", "sessions")
+        return tuple(self._session(entry, index) for index, entry in enumerate(value))
+
+    def _session(self, entry: Any, index: int) -> Prompt:
+        place = ("sessions", index)
+        new_session = False
+        if isinstance(entry, dict):
+            new_session = entry.get("new_session") or False
+            if not isinstance(new_session, bool):
+                raise self._wrong("new_session has to be true or false", *place, "new_session")
+            entry = entry.get("prompt", entry.get("message"))
+        if not isinstance(entry, str) or not entry.strip():
+            raise self._wrong(
+                f"session {index + 1} has to be text, or a mapping with text as prompt", *place
+            )
+        return Prompt(entry.strip(), new_session)
+
+    def _workspace_files(self) -> tuple[WorkspaceFile, ...]:
+        value = self.front.value.get("workspace_files")
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            raise self._wrong("workspace_files has to be a list", "workspace_files")
+        files: dict[str, WorkspaceFile] = {}
+        folders: set[str] = set()
+        for index, entry in enumerate(value):
+            file = self._workspace_file(entry, index)
+            above = {str(parent) for parent in PurePosixPath(file.dest).parents}
+            if file.dest in files:
+                reason = f"{file.dest!r} is there twice"
+            elif file.dest in folders or not above.isdisjoint(files):
+                reason = f"{file.dest!r} cannot be both a file and a folder"
+            else:
+                files[file.dest] = file
+                folders |= above
+                continue
+            raise self._wrong(reason, "workspace_files", index)
+        return tuple(files.values())
+
+    def _workspace_file(self, entry: Any, index: int) -> WorkspaceFile:
+        place = ("workspace_files", index)
+        known = ("path", "content", "source", "dest")
+        if not isinstance(entry, dict):
+            raise self._wrong("an entry has to be {path, content} or {source, dest}", *place)
+        for key in entry:
+            if key not in known:
+                raise self._wrong(f"unknown key {key!r}{nearest(key, known)}", *place, key)
+        keys = frozenset(entry)
+        if keys == {"path", "content"}:
+            if not isinstance(entry["content"], str):
+                raise self._wrong(
+                    f"content has to be text, not {entry['content']!r}", *place, "content"
+                )
+            return WorkspaceFile(self._inside(entry, "path", place), content=entry["content"])
+        if keys == {"source", "dest"}:
+            source = self._asset(self._inside(entry, "source", place), place)
+            return WorkspaceFile(self._inside(entry, "dest", place), source=source)
+        raise self._wrong(
+            f"an entry has to be {{path, content}} or {{source, dest}}, not {sorted(keys)}", *place
+        )
+
+    def _inside(self, entry: dict[str, Any], key: str, place: tuple[Any, ...]) -> str:
+        """The value as a plain relative path that names something below its folder."""
+        value = entry[key]
+        if not isinstance(value, str):
+            raise self._wrong(f"{key} has to be text, not {value!r}", *place, key)
+        reason = _why_unsafe(value)
+        if reason:
+            raise self._wrong(f"{key} {value!r} {reason}", *place, key)
+        return str(PurePosixPath(value))
+
+    def _asset(self, source: str, place: tuple[Any, ...]) -> Path:
+        """``source`` is meant from the assets folder; ``assets/x`` is understood, too."""
+        found = self.assets / source
+        below = source.removeprefix("assets/")
+        if below != source and not found.exists():
+            found = self.assets / below
+        try:
+            real, root = found.resolve(), self.assets.resolve()
+        except (OSError, RuntimeError):  # links that go round in a circle
+            raise self._wrong(
+                f"source {source!r} is a link that leads nowhere", *place, "source"
+            ) from None
+        if not real.is_relative_to(root):
+            raise self._wrong(f"source {source!r} is a link out of {self.assets}", *place, "source")
+        if real.exists() and not real.is_file():
+            raise self._wrong(f"source {source!r} is not a file", *place, "source")
+        return found
+
+
+def _why_unsafe(path: str) -> str | None:
+    parts = path.split("/")
+    if not path.strip() or str(PurePosixPath(path)) == "." or path.endswith("/"):
+        return "names no file"
+    if any(ord(character) < 32 or character == "\x7f" for character in path):
+        return "holds a control character"
+    if "\\" in path or re.match(r"[A-Za-z]:", path):
+        return "is a Windows path; write it with '/' and without a drive"
+    if path.startswith("/"):
+        return "is absolute; it has to be relative"
+    if path.startswith("~"):
+        return "begins with '~', which is not expanded"
+    if ".." in parts:
+        return "holds '..', which would leave its folder"
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+@cache
+def _block_parser() -> MarkdownIt:
+    """CommonMark's blocks alone: what is inside a paragraph matters to nobody here."""
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark").disable(["inline", "text_join"])
+
+
+def _opens_section(token: Token) -> bool:
+    return token.type == "heading_open" and token.tag == "h2" and token.level == 0
