@@ -64,4 +64,17 @@ class SandboxFailure(PinchBenchError):
 
 
 class HarnessUnavailable(PinchBenchError):
-    """The agent cannot be run in this environment: not there, not installable. FATAL."""
+    """The agent cannot be run in this environment: not there, not installable.
+
+    Ends the run: no attempt could work.
+    """
+
+
+class EndpointUnusable(PinchBenchError):
+    """The model's or the judge's endpoint refused the one tiny request that tries it.
+
+    Ends the run before any agent has cost anything.
+    """
+
+
+RUN_ENDERS = (EnvironmentUnavailable, HarnessUnavailable, EndpointUnusable)

@@ -12,14 +12,32 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pytest_pinchbench.issues import Issue, PinchBenchError
+from pytest_pinchbench.harnesses import Usage
+from pytest_pinchbench.issues import RUN_ENDERS, Issue, PinchBenchError
+
+if TYPE_CHECKING:
+    from pytest_pinchbench.grading import Grade
+    from pytest_pinchbench.harnesses import AgentRun
+    from pytest_pinchbench.redaction import Redactor
+    from pytest_pinchbench.tasks import Task
+    from pytest_pinchbench.workspace import Workspace
 
 RESULT_SCHEMA = "pinchbench-result-1"
+RUN_SCHEMA = "pinchbench-run-1"
+TRANSCRIPT = "transcript.jsonl"
+TRAJECTORY = "trajectory.json"
+AGENT_STDOUT = "agent.stdout.txt"
+AGENT_STDERR = "agent.stderr.txt"
+WORKSPACE = "workspace.tar.gz"
+
+# a lone surrogate, which a model can produce, has no UTF-8: it stays the escape JSON has
+_LENIENT = ("utf-8", "backslashreplace")
 
 Record = dict[str, Any]
 
@@ -44,6 +62,149 @@ class TaskResult:
     @property
     def issues(self) -> tuple[Issue, ...]:
         return tuple(Issue(**issue) for issue in self.record["issues"])
+
+
+def make_result(
+    task: Task,
+    attempt: int,
+    *,
+    run: AgentRun | None,
+    grade: Grade | None,
+    issues: Sequence[Issue],
+    workspace: Workspace | None,
+    archive: bytes | None,
+    started: float,
+    seconds: Mapping[str, float],
+    earlier: Sequence[Mapping[str, Any]],
+    keys: Mapping[str, str],
+    redactor: Redactor,
+) -> TaskResult:
+    """An attempt as a record, in the field names of the reference documentation.
+
+    ``started`` is Unix time, ``seconds`` wall time a stage, ``earlier`` what the tries before
+    the last one came to, ``keys`` what tells this run from others. With a FATAL issue there
+    is no score, whatever a part of the grading gave.
+    """
+    valid = grade is not None and not any(issue.severity == "FATAL" for issue in issues)
+    score = grade.score if grade is not None and valid else None
+    spent = [run.usage] if run else []
+    spent += [one["usage"] for one in earlier if one["usage"]]
+    files: dict[str, bytes] = {}
+    if run is not None:
+        lines = (json.dumps(redactor.json(event), ensure_ascii=False) for event in run.transcript)
+        files[TRANSCRIPT] = "".join(f"{line}\n" for line in lines).encode(*_LENIENT)
+        files[TRAJECTORY] = _json_bytes(redactor.json(run.trajectory))
+        files[AGENT_STDOUT] = redactor.text(run.stdout).encode(*_LENIENT)
+        files[AGENT_STDERR] = redactor.text(run.stderr).encode(*_LENIENT)
+    if archive is not None:
+        files[WORKSPACE] = archive
+    record = {
+        "schema_version": RESULT_SCHEMA,
+        **keys,
+        "task_id": task.id,
+        "name": task.name,
+        "category": task.category,
+        "grading_type": task.grading_type,
+        "attempt": attempt,
+        "status": "scored" if score is not None else "invalid",
+        "metrics": {"score": score, "passed": grade.passed if grade and valid else None},
+        "timed_out": bool(run and run.timed_out),
+        "final_answer": run.final_answer if run else None,
+        "ground_truth": {
+            "expected_behavior": task.expected_behavior,
+            "grading_criteria": task.grading_criteria,
+        },
+        "issues": [asdict(issue) for issue in issues],
+        "usage": asdict(sum_usage(spent)),
+        "judge_usage": asdict(grade.judge_usage) if grade and grade.judge_usage else None,
+        "execution_time": round(run.execution_time, 3) if run else None,
+        "started_at": iso_time(started),
+        "finished_at": iso_time(time.time()),
+        "seconds": {name: round(value, 3) for name, value in seconds.items()},
+        "retried": [
+            {
+                "issues": [asdict(issue) for issue in one["issues"]],
+                "usage": asdict(one["usage"]) if one["usage"] else None,
+            }
+            for one in earlier
+        ],
+        "trajectory": TRAJECTORY if run else None,
+        "artifacts": {
+            "workspace": WORKSPACE if archive is not None else None,
+            "workspace_path": workspace.path if workspace else None,
+            "harness_execution": {
+                "version": run.version,
+                "transcript": TRANSCRIPT,
+                "stdout": AGENT_STDOUT,
+                "stderr": AGENT_STDERR,
+            }
+            if run
+            else None,
+        },
+        "meta": {"benchmark": {"scoring": _scoring(grade)}},
+    }
+    return TaskResult(redactor.json(record), files)
+
+
+def _scoring(grade: Grade | None) -> Record | None:
+    """The grading evidence, under the names of the reference documentation."""
+    if grade is None:
+        return None
+    return {
+        "score": grade.score,
+        "max_score": grade.max_score,
+        "breakdown": dict(grade.breakdown),
+        "notes": grade.notes,
+        "parts": grade.parts,
+        "seconds": round(grade.seconds, 3),
+        "raw": {"debug": grade.debug},
+    }
+
+
+def sum_usage(spent: Sequence[Usage]) -> Usage:
+    """The total; the cost is None where no summand has one."""
+    costs = [usage.cost_usd for usage in spent if usage.cost_usd is not None]
+    total = {
+        name: sum(getattr(usage, name) for usage in spent)
+        for name in Usage.__dataclass_fields__
+        if name != "cost_usd"
+    }
+    return Usage(**total, cost_usd=sum(costs) if costs else None)
+
+
+def iso_time(seconds: float) -> str:
+    """Unix time as ISO 8601 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
+
+
+def user_properties(record: Record) -> list[tuple[str, Any]]:
+    """What a report of pytest's ecosystem gets of a record: plain JSON values.
+
+    A value that is not known (the score of an invalid attempt, a cost without a price) is
+    left out.
+    """
+    usage, judge = record["usage"], record["judge_usage"] or {}
+    scoring = record["meta"]["benchmark"]["scoring"]
+    properties = {
+        "score": record["metrics"]["score"],
+        "passed": record["metrics"]["passed"],
+        "task_id": record["task_id"],
+        "category": record["category"],
+        "grading_type": record["grading_type"],
+        "status": record["status"],
+        "attempt": record["attempt"],
+        "timed_out": record["timed_out"],
+        "input_tokens": usage["input_tokens"],
+        "output_tokens": usage["output_tokens"],
+        "total_tokens": usage["total_tokens"],
+        "cost_usd": usage["cost_usd"],
+        "judge_tokens": judge.get("total_tokens"),
+        "judge_cost_usd": judge.get("cost_usd"),
+        "request_count": usage["request_count"],
+        "execution_time": record["execution_time"],
+        "breakdown": scoring["breakdown"] if scoring else None,
+    }
+    return [(name, value) for name, value in properties.items() if value is not None]
 
 
 class RunDirectory:
@@ -74,6 +235,9 @@ class RunDirectory:
     def attempt_dir(self, task_id: str, attempt: int) -> Path:
         return self.path / safe_name(task_id) / f"attempt-{attempt}"
 
+    def write_run(self, description: Record) -> None:
+        write_json(self.path / "run.json", description)
+
     def write(self, result: TaskResult) -> Path:
         """Write an attempt's files, and last its ``result.json``. Returns the folder."""
         folder = self.attempt_dir(result.record["task_id"], result.record["attempt"])
@@ -98,8 +262,8 @@ class RunDirectory:
     def once(self, name: str, action: Callable[[], None]) -> None:
         """Do something once in the whole run, in whichever process comes first.
 
-        The others wait for it. An action that raised ``PinchBenchError`` raises the same
-        error, of the same type, in every process that asks.
+        The others wait for it. An error that ends the run (``RUN_ENDERS``) is raised again in
+        every process that asks; after any other one, the next process tries.
         """
         from filelock import FileLock
 
@@ -111,15 +275,13 @@ class RunDirectory:
                 outcome: dict[str, str] = {}
                 try:
                     action()
-                except PinchBenchError as error:
+                except RUN_ENDERS as error:
                     outcome = {"type": type(error).__name__, "message": str(error)}
                 write_json(done, outcome)
             outcome = json.loads(done.read_bytes())
-        if outcome:
-            from pytest_pinchbench import issues
-
-            error_type: type[PinchBenchError] = getattr(issues, outcome["type"], PinchBenchError)
-            raise error_type(outcome["message"])
+        for ender in RUN_ENDERS:
+            if outcome.get("type") == ender.__name__:
+                raise ender(outcome["message"])
 
     def finish(self) -> None:
         """Remove what only the running processes needed."""
@@ -144,9 +306,12 @@ def read_record(path: Path) -> Record | None:
 
 
 def write_json(path: Path, value: Any) -> None:
+    write_atomically(path, _json_bytes(value))
+
+
+def _json_bytes(value: Any) -> bytes:
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    # a lone surrogate, which a model can produce, has no UTF-8: it stays the escape JSON has
-    write_atomically(path, text.encode("utf-8", "backslashreplace") + b"\n")
+    return text.encode(*_LENIENT) + b"\n"
 
 
 def write_atomically(path: Path, data: bytes) -> None:

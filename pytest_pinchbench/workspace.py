@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pytest_pinchbench.tasks import Task
 
 ARCHIVE_LIMIT = 50_000_000  # bytes of files; a larger workspace is not kept
-ARCHIVE_NAME = "workspace.tar.gz"
 
 
 @dataclass(frozen=True)
@@ -34,14 +33,18 @@ class AssetMissing(SandboxFailure):
     """A file that a task needs is not in the checkout. FATAL for that task only."""
 
 
-def make_workspace(sandbox: Sandbox, task: Task, extra: Mapping[str, bytes]) -> Workspace:
-    """A fresh workspace with the task's files in it; ``extra`` (absolute paths) goes along
-    in the same step. Raises ``AssetMissing``, ``SandboxFailure``.
+def make_workspace(
+    sandbox: Sandbox, task: Task, also: Callable[[str], Mapping[str, bytes]]
+) -> Workspace:
+    """A fresh workspace with the task's files in it.
+
+    What ``also`` gives for the workspace's path (files elsewhere in the sandbox, by absolute
+    path) is written in the same step. Raises ``AssetMissing``, ``SandboxFailure``.
     """
     path = posixpath.join(sandbox.workspace_root, "pinchbench", task.id, secrets.token_hex(8))
     files: dict[str, bytes | None] = {path: None}
     files.update({posixpath.join(path, dest): data for dest, data in task_files(task).items()})
-    sandbox.write({**files, **extra})
+    sandbox.write({**files, **also(path)})
     return Workspace(path)
 
 

@@ -1,0 +1,214 @@
+"""One attempt at one task, start to end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pytest_pinchbench import grading
+from pytest_pinchbench.grading import Grade
+from pytest_pinchbench.harnesses import AgentRun
+from pytest_pinchbench.issues import Issue, SandboxFailure
+from pytest_pinchbench.results import TaskResult, make_result
+from pytest_pinchbench.workspace import (
+    AssetMissing,
+    Workspace,
+    archive_workspace,
+    make_workspace,
+    task_files,
+)
+
+if TYPE_CHECKING:
+    from pytest_pinchbench.environments import Environment, Sandbox
+    from pytest_pinchbench.harnesses import Harness
+    from pytest_pinchbench.options import ModelSpec, Settings
+    from pytest_pinchbench.redaction import Redactor
+    from pytest_pinchbench.tasks import Task
+
+GRACE = 600.0  # seconds that a sandbox outlives its attempt's own deadlines, if we are killed
+
+
+@dataclass(frozen=True)
+class AttemptSetup:
+    """What every attempt of a run shares."""
+
+    settings: Settings
+    environment: Environment
+    harness: Harness
+    judge: ModelSpec | None
+    redactor: Redactor
+    run_id: str
+    before_agent: Callable[[Sandbox], None] = lambda sandbox: None
+    """Called in each sandbox before its agent starts (the run's endpoint checks)."""
+    sleep: Callable[[float], None] = time.sleep
+
+
+@dataclass
+class _Notes:
+    """What is known of an attempt so far, so that a failure at any stage still has a record."""
+
+    started: float = field(default_factory=time.time)
+    seconds: dict[str, float] = field(default_factory=dict)
+    issues: list[Issue] = field(default_factory=list)
+    workspace: Workspace | None = None
+    run: AgentRun | None = None
+    archive: bytes | None = None
+    grade: Grade | None = None
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            spent = time.perf_counter() - begun
+            self.seconds[name] = self.seconds.get(name, 0.0) + spent
+
+    @property
+    def fatal(self) -> bool:
+        return any(issue.severity == "FATAL" for issue in self.issues)
+
+
+def run_attempt(task: Task, attempt: int, setup: AttemptSetup) -> TaskResult:
+    """The attempt, tried again after a FATAL as often as the retry budget allows.
+
+    A failed judge is asked again in the same sandbox; anything else that is FATAL gets a
+    fresh sandbox. Raises only what ends the whole run: ``EnvironmentUnavailable``,
+    ``HarnessUnavailable``, and ``PinchBenchError`` of the endpoint checks.
+    """
+    budget = setup.settings.retries
+    failed: list[_Notes] = []
+    while True:
+        notes = _Notes()
+        budget -= _try_once(task, setup, notes, budget)
+        if not notes.fatal or budget <= 0 or _hopeless(notes):
+            return _result(task, attempt, setup, notes, failed)
+        budget -= 1
+        setup.sleep(_backoff(len(failed), None))
+        failed.append(notes)
+
+
+def _try_once(task: Task, setup: AttemptSetup, notes: _Notes, retries: int) -> int:
+    """One sandbox, one agent, its grade. Returns how many of the retries the judge took."""
+    try:
+        task_files(task)
+        with notes.stage("open"):
+            sandbox = _open(task, setup)
+        try:
+            return _in_sandbox(sandbox, task, setup, notes, retries)
+        finally:
+            with notes.stage("close"):
+                sandbox.close()
+    except AssetMissing as error:
+        notes.issues.append(Issue("FATAL", "asset_missing", str(error)))
+    except SandboxFailure as error:
+        notes.issues.append(Issue("FATAL", "sandbox", str(error)))
+    return 0
+
+
+def _in_sandbox(
+    sandbox: Sandbox, task: Task, setup: AttemptSetup, notes: _Notes, retries: int
+) -> int:
+    settings = setup.settings
+    setup.before_agent(sandbox)
+    with notes.stage("prepare"):
+        notes.workspace = workspace = make_workspace(
+            sandbox, task, lambda path: setup.harness.files(sandbox, task, path)
+        )
+    with notes.stage("run"):
+        timeout = task.timeout_seconds * settings.timeout_multiplier
+        notes.run = run = setup.harness.run(sandbox, task, workspace.path, timeout)
+    notes.issues += run.issues
+    if settings.keep_workspace:
+        with notes.stage("keep"):
+            notes.archive, not_kept = archive_workspace(sandbox, workspace)
+        notes.issues += [not_kept] if not_kept else []
+    if notes.fatal:
+        return 0
+    with notes.stage("grade"):
+        return _grade(sandbox, task, setup, notes, retries)
+
+
+def _grade(sandbox: Sandbox, task: Task, setup: AttemptSetup, notes: _Notes, retries: int) -> int:
+    """Grade, asking a failed judge again: the agent's work is paid for and stays as it is."""
+    assert notes.run is not None
+    assert notes.workspace is not None
+    settings = setup.settings
+    judge = _inside(setup.environment, setup.judge)
+    deadline = settings.evaluation_timeout and time.monotonic() + settings.evaluation_timeout
+    grade: Grade | None = None
+    for asked in range(retries + 1):
+        grade = grading.grade(
+            sandbox,
+            task,
+            notes.workspace.path,
+            notes.run.transcript,
+            judge=judge,
+            judge_timeout=settings.judge_timeout,
+            timeout=deadline and max(deadline - time.monotonic(), 0.001),
+            check_timeout=settings.check_timeout,
+            transcript_limit=settings.judge_transcript_limit,
+            previous=grade,
+        )
+        last = asked == retries or grade.score is not None or not _judge_may_recover(grade)
+        if last or (deadline and time.monotonic() >= deadline):
+            break
+        setup.sleep(_backoff(asked, grade))
+    assert grade is not None
+    notes.grade = grade
+    notes.issues += grade.issues
+    return asked
+
+
+def _open(task: Task, setup: AttemptSetup) -> Sandbox:
+    settings = setup.settings
+    work = task.timeout_seconds * settings.timeout_multiplier
+    judging = settings.evaluation_timeout or settings.judge_timeout * (settings.retries + 1)
+    return setup.environment.open(
+        task.id,
+        labels={"run": setup.run_id, "task": task.id},
+        lifetime=work + settings.check_timeout + judging + GRACE,
+    )
+
+
+def _inside(environment: Environment, spec: ModelSpec | None) -> ModelSpec | None:
+    if spec is None or spec.base_url is None:
+        return spec
+    return replace(spec, base_url=environment.url_inside(spec.base_url))
+
+
+def _judge_may_recover(grade: Grade) -> bool:
+    return not any(issue.code == "judge_missing" for issue in grade.issues)
+
+
+def _hopeless(notes: _Notes) -> bool:
+    """Whether another try is sure to fail in the same way."""
+    return any(issue.code in ("asset_missing", "judge_missing") for issue in notes.issues)
+
+
+def _backoff(tried: int, grade: Grade | None) -> float:
+    """Seconds before the next try: what the endpoint asked for, or 1, 2, 4 ... up to 60."""
+    asked = grade and grade.retry_after
+    return min(asked if asked is not None else 2.0**tried, 60.0)
+
+
+def _result(
+    task: Task, attempt: int, setup: AttemptSetup, notes: _Notes, failed: list[_Notes]
+) -> TaskResult:
+    return make_result(
+        task,
+        attempt,
+        run=notes.run,
+        grade=notes.grade,
+        issues=notes.issues,
+        workspace=notes.workspace,
+        archive=notes.archive,
+        started=notes.started,
+        seconds=notes.seconds,
+        earlier=[{"issues": list(n.issues), "usage": n.run and n.run.usage} for n in failed],
+        keys={"run_id": setup.run_id, "model": setup.settings.model.id},
+        redactor=setup.redactor,
+    )

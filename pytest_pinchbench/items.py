@@ -1,0 +1,126 @@
+"""Task files as pytest sees them: a suite's folder, a file, its items."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_pinchbench.issues import SuiteError
+
+if TYPE_CHECKING:
+    from pytest_pinchbench.results import Record
+    from pytest_pinchbench.run import Run
+    from pytest_pinchbench.tasks import Task
+
+# Markers that pytest or a common plugin acts on: a category of that name must not set them off.
+_TAKEN = {"skip", "skipif", "xfail", "parametrize", "usefixtures", "filterwarnings"}
+_TAKEN |= {"timeout", "flaky", "asyncio", "anyio", "trio", "order", "xdist_group", "forked"}
+
+
+_ORDER = itertools.count()
+
+
+def is_task_file(path: Path) -> bool:
+    return path.name.startswith("task_") and path.suffix == ".md"
+
+
+class SuiteDirectory(pytest.Directory):
+    """The ``tasks`` folder of a skill checkout: the selected tasks, in the selected order."""
+
+    def collect(self) -> Iterable[pytest.Collector]:
+        run = self.config.stash[RUN]
+        try:
+            selected, broken = run.suites.selected(self.path.parent)
+        except SuiteError as error:
+            raise self.CollectError(str(error)) from None
+        for problem in broken:
+            path = Path(str(problem.path))
+            yield BrokenTaskFile.from_parent(
+                self, path=path, nodeid=_file_id(self, path), problem=problem
+            )
+        for task in selected:
+            yield TaskFile.from_parent(
+                self, path=task.path, nodeid=_file_id(self, task.path), task=task
+            )
+
+
+class TaskFile(pytest.File):
+    """One task file; an item for each attempt."""
+
+    def __init__(self, *, task: Task, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pinchbench_task = task
+
+    def collect(self) -> Iterator[TaskItem]:
+        attempts = self.config.stash[RUN].settings.attempts
+        for attempt in range(1, attempts + 1):
+            suffix = f"[{attempt}]" if attempts > 1 else ""
+            yield TaskItem.from_parent(
+                self,
+                name=f"{self.pinchbench_task.id}{suffix}",
+                callobj=check_pass_mark,
+                task=self.pinchbench_task,
+                attempt=attempt,
+            )
+
+
+class BrokenTaskFile(pytest.File):
+    """A task file that cannot be used: a collection error that says where and why."""
+
+    def __init__(self, *, problem: SuiteError, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.problem = problem
+
+    def collect(self) -> Iterator[pytest.Item]:
+        raise self.CollectError(str(self.problem))
+
+
+class TaskItem(pytest.Function):
+    """One attempt at one task.
+
+    The attempt itself runs in the item's setup, in the fixture ``pinchbench_result``: so an
+    invalid attempt is an error and a score below the pass mark a failure, in pytest's terms.
+    """
+
+    def __init__(self, *, task: Task, attempt: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pinchbench_task = task
+        self.attempt = attempt
+        self.order = next(_ORDER)
+        for name, what in ((task.category, "category"), (task.grading_type, "grading type")):
+            marker = f"pinchbench_{name}" if name in _TAKEN else name
+            self.config.addinivalue_line("markers", f"{marker}: a PinchBench {what}")
+            self.add_marker(marker)
+        # a project's own limits and reruns are meant for its own tests
+        if self.config.pluginmanager.hasplugin("timeout"):
+            self.add_marker(pytest.mark.timeout(0))
+        if self.config.pluginmanager.hasplugin("rerunfailures"):
+            self.add_marker(pytest.mark.flaky(reruns=0))
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None, self.name
+
+
+def check_pass_mark(pinchbench_result: Record, request: pytest.FixtureRequest) -> None:
+    """The body of every item: its score against the pass mark."""
+    from pytest_pinchbench.summary import shortfall
+
+    run = request.config.stash[RUN]
+    score = pinchbench_result["metrics"]["score"]
+    if score < run.settings.pass_mark:
+        pytest.fail(shortfall(pinchbench_result, run.settings.pass_mark), pytrace=False)
+
+
+def _file_id(parent: pytest.Collector, path: Path) -> str:
+    """Short and the same everywhere: below the rootdir as pytest has it, else ``tasks/...``."""
+    try:
+        return path.relative_to(parent.config.rootpath).as_posix()
+    except ValueError:
+        return f"{path.parent.name}/{path.name}"
+
+
+RUN: pytest.StashKey[Run] = pytest.StashKey()

@@ -1,0 +1,371 @@
+"""One pytest session that runs PinchBench: what its hooks and fixtures share."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_pinchbench.issues import RUN_ENDERS, EndpointUnusable, TaskFileError
+from pytest_pinchbench.redaction import Redactor
+from pytest_pinchbench.results import RUN_SCHEMA, Record, RunDirectory, iso_time, user_properties
+from pytest_pinchbench.suite import load_suite, resolve_skill_dir, select, suite_commit
+from pytest_pinchbench.summary import Outcome, official_score, summary_lines
+
+if TYPE_CHECKING:
+    from pytest_pinchbench.environments import Environment, Sandbox
+    from pytest_pinchbench.harnesses import Harness
+    from pytest_pinchbench.items import TaskItem
+    from pytest_pinchbench.options import ModelSpec, Settings
+    from pytest_pinchbench.tasks import Task
+
+_NODE_ID = re.compile(r"::(?P<task>[^:\[]+)(?:\[(?P<attempt>\d+)\])?$")
+
+
+class Suites:
+    """The suites of a run, each loaded and selected from once in a process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._selected: dict[Path, tuple[tuple[Task, ...], tuple[TaskFileError, ...]]] = {}
+
+    def selected(self, root: Path) -> tuple[tuple[Task, ...], tuple[TaskFileError, ...]]:
+        """The tasks to run from the checkout ``root``, in order, and the files that stand in
+        the way. Raises ``SuiteError`` for an id that is unknown or there twice.
+        """
+        root = root.resolve()
+        if root not in self._selected:
+            suite = load_suite(root)
+            self._selected[root] = select(suite, self._settings)
+        return self._selected[root]
+
+    def roots(self) -> list[Path]:
+        return list(self._selected)
+
+    def tasks(self) -> dict[str, Task]:
+        """Every selected task so far, by id."""
+        return {task.id: task for tasks, _ in self._selected.values() for task in tasks}
+
+
+@dataclass
+class Run:
+    """The run as one process sees it: the controller, or an xdist worker."""
+
+    config: pytest.Config
+    settings: Settings
+    run_id: str
+    directory: RunDirectory | None
+    """None: nothing is run (``--collect-only``)."""
+    suites: Suites = field(init=False)
+    redactor: Redactor = field(init=False)
+    selected: list[tuple[str, int]] = field(default_factory=list)
+    """(task id, attempt) of every item that is to run, once collection is done."""
+    _troubles: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.suites = Suites(self.settings)
+        self.redactor = Redactor(self.settings.secrets())
+
+    # -- how a run starts ---------------------------------------------------------------
+
+    @classmethod
+    def start(cls, config: pytest.Config, settings: Settings) -> Run:
+        """In the controller. Raises ``PinchBenchError``."""
+        directory = None
+        if not config.option.collectonly:
+            directory = RunDirectory.new(
+                config.invocation_params.dir / settings.results_dir, settings.model.id
+            )
+        return cls(config, settings, uuid.uuid4().hex[:12], directory)
+
+    @classmethod
+    def join(cls, config: pytest.Config, state: str) -> Run:
+        """In an xdist worker, from what the controller's :meth:`for_worker` gave it."""
+        from pytest_pinchbench.options import Settings
+
+        given = json.loads(state)
+        directory = RunDirectory(Path(given["directory"])) if given["directory"] else None
+        return cls(config, Settings.from_json(given["settings"]), given["run_id"], directory)
+
+    def for_worker(self) -> str:
+        """What a worker needs; it travels through a pipe and is never saved."""
+        return json.dumps(
+            {
+                "settings": self.settings.to_json(),
+                "run_id": self.run_id,
+                "directory": str(self.directory.path) if self.directory else None,
+            }
+        )
+
+    def find_arguments(self) -> None:
+        """Point pytest at the suite where the command line names no path, and at the file of
+        a node id of the suite, wherever the suite lies. Raises ``PinchBenchError``.
+        """
+        config = self.config
+        if config.args_source is not pytest.Config.ArgsSource.ARGS:
+            config.args = [str(self._skill_dir() / "tasks")]
+        else:
+            config.args = [self._find_argument(argument) for argument in config.args]
+        for argument in config.args:
+            path = config.invocation_params.dir / argument.partition("::")[0]
+            folder = path if path.is_dir() else path.parent
+            for candidate in (folder, folder / "tasks"):
+                if any(candidate.glob("task_*.md")):
+                    self.suites.selected(candidate.parent)
+
+    def _find_argument(self, argument: str) -> str:
+        path, *rest = argument.split("::")
+        if (self.config.invocation_params.dir / path).exists():
+            return argument
+        elsewhere = self._skill_dir() / path
+        return "::".join([str(elsewhere), *rest]) if elsewhere.exists() else argument
+
+    def _skill_dir(self) -> Path:
+        return resolve_skill_dir(self.settings, self.say)
+
+    # -- what fixtures ask for ----------------------------------------------------------
+
+    def make_environment(self, settings: Settings) -> Environment:
+        from pytest_pinchbench.environments import EnvironmentSetup, find_environment
+
+        recipe = settings.recipe
+        return find_environment(recipe.environment)(
+            EnvironmentSetup(
+                recipe=recipe,
+                run_id=self.run_id,
+                data_dir=settings.data_dir,
+                keep=settings.keep_environment,
+                say=self.say,
+            )
+        )
+
+    def make_harness(self, settings: Settings) -> Harness:
+        from pytest_pinchbench.harnesses import find_harness
+
+        return find_harness(settings.harness)(settings)
+
+    def attempt(
+        self,
+        item: TaskItem,
+        task: Task,
+        settings: Settings,
+        environment: Environment,
+        harness: Harness,
+        judge: ModelSpec | None,
+    ) -> Record:
+        """Run an item's attempt and write its record as soon as it exists.
+
+        What no attempt could survive (no daemon, no agent, a wrong key) stops the session.
+        """
+        from pytest_pinchbench.attempt import AttemptSetup, run_attempt
+
+        assert self.directory is not None
+        directory = self.directory
+
+        def check_endpoints(sandbox: Sandbox) -> None:
+            self._check_endpoints(item.session, sandbox, settings, environment, judge)
+
+        try:
+            directory.once("environment", environment.prepare)
+            harness.prepare(environment)
+            setup = AttemptSetup(
+                settings,
+                environment,
+                harness,
+                judge,
+                self.redactor,
+                self.run_id,
+                before_agent=check_endpoints,
+            )
+            result = run_attempt(task, item.attempt, setup)
+        except RUN_ENDERS as error:
+            item.session.shouldfail = "no task can run like this; see the error above"
+            pytest.fail(self.redactor.text(str(error)), pytrace=False)
+        directory.write(result)
+        item.user_properties += user_properties(result.record)
+        return result.record
+
+    def _check_endpoints(
+        self,
+        session: pytest.Session,
+        sandbox: Sandbox,
+        settings: Settings,
+        environment: Environment,
+        judge: ModelSpec | None,
+    ) -> None:
+        """One tiny request to each endpoint, from inside the first sandbox of the run."""
+        assert self.directory is not None
+        if settings.model_check:
+            check = _endpoint_check("model", sandbox, settings.model, environment)
+            self.directory.once("model", check)
+        if settings.judge_check and judge is not None and needs_judge(session.items):
+            self.directory.once("judge", _endpoint_check("judge", sandbox, judge, environment))
+
+    # -- how it ends --------------------------------------------------------------------
+
+    def select(self, node_ids: Iterable[str]) -> None:
+        """Note what is to run, once collection and deselection are done."""
+        self.selected = [found for node_id in node_ids if (found := parse_node_id(node_id))]
+
+    def note_report(self, report: pytest.TestReport) -> None:
+        """Keep why an item has no record (a crashed worker), for the summary."""
+        found = parse_node_id(report.nodeid)
+        if (
+            report.failed
+            and found
+            and not any(key == "task_id" for key, _ in report.user_properties)
+        ):
+            self._troubles[found] = str(report.longreprtext).strip().partition("\n")[0]
+
+    def outcomes(self) -> list[Outcome]:
+        """Every attempt that was to run, with the record it has by now."""
+        assert self.directory is not None
+        return [
+            Outcome(
+                task_id,
+                attempt,
+                self.directory.read(task_id, attempt),
+                self._troubles.get((task_id, attempt), "not run"),
+            )
+            for task_id, attempt in self.selected
+        ]
+
+    def summary(self, seconds: float) -> list[str]:
+        assert self.directory is not None
+        where = _short_path(self.directory.path, self.config.invocation_params.dir)
+        lines = summary_lines(self.outcomes(), seconds=seconds, where=where)
+        if self.settings.fail_under is not None:
+            lines.append(self._gate()[1])
+        return [self.redactor.text(line) for line in lines]
+
+    def exit_code(self, code: int) -> int:
+        """pytest's own exit code, unless ``--pinchbench-fail-under`` decides between 0 and 1."""
+        decided = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        if self.settings.fail_under is None or self.directory is None or code not in decided:
+            return code
+        return int(pytest.ExitCode.OK if self._gate()[0] else pytest.ExitCode.TESTS_FAILED)
+
+    def _gate(self) -> tuple[bool, str]:
+        mark = self.settings.fail_under
+        assert mark is not None
+        score = official_score(self.outcomes())
+        if score is None:
+            return False, f"Gate        not met: no official mean to hold against {mark:g}"
+        # a mean of 0.8 may be a float just below it
+        met = score.mean >= mark - 1e-9
+        verdict = "met" if met else "not met"
+        return met, f"Gate        {verdict}: mean {score.mean:.4f}, required {mark:g}"
+
+    # -- what is said -------------------------------------------------------------------
+
+    def header(self) -> list[str]:
+        settings = self.settings
+        recipe = settings.recipe
+        image = f", image {recipe.image}" if recipe.image else ""
+        lines = [f"pinchbench: model {settings.model.id}, environment {recipe.environment}{image}"]
+        if settings.judge is not None:
+            lines.append(f"pinchbench: judge {settings.judge.id}")
+        if self.directory is not None:
+            where = _short_path(self.directory.path, self.config.invocation_params.dir)
+            lines.append(f"pinchbench: results in {where}")
+        return [self.redactor.text(line) for line in lines]
+
+    def warnings(self) -> list[str]:
+        """What should be known before the first task."""
+        lines = list(self.settings.warnings)
+        tasks = self.suites.tasks()
+        judged = {
+            task
+            for task, _ in self.selected
+            if task in tasks and tasks[task].grading_type != "automated"
+        }
+        judge = self.settings.judge
+        if judged and (judge is None or judge.base_url is None):
+            lines.append(
+                f"{len(judged)} of {len({task for task, _ in self.selected})} tasks need a judge, "
+                f"and no judge endpoint is configured: they will be invalid, and the run will have "
+                f"no official mean. Set --pinchbench-judge-model and --pinchbench-judge-base-url "
+                f"(or JUDGE_MODEL_NAME and JUDGE_MODEL_BASE_URL), or choose "
+                f"--pinchbench-suite automated-only."
+            )
+        return [self.redactor.text(line) for line in lines]
+
+    def description(self) -> Record:
+        """What ``run.json`` says of this run, without secrets."""
+        from importlib.metadata import version
+
+        return {
+            "schema_version": RUN_SCHEMA,
+            "run_id": self.run_id,
+            "started_at": iso_time(time.time()),
+            "model": self.settings.model.id,
+            "settings": self.redactor.json(self.settings.public()),
+            "suites": {root.name: suite_commit(root) for root in self.suites.roots()},
+            "selected": [{"task_id": task, "attempt": k} for task, k in self.selected],
+            "versions": {
+                "pytest-pinchbench": version("pytest-pinchbench"),
+                "pytest": pytest.__version__,
+                "python": platform.python_version(),
+            },
+        }
+
+    def say(self, message: str) -> None:
+        """A line for the user, now, past pytest's capturing and from any process."""
+        line = self.redactor.text(f"pinchbench: {message}")
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        capture = self.config.pluginmanager.get_plugin("capturemanager")
+        if reporter is not None:
+            reporter.ensure_newline()
+            reporter.write_line(line)
+            reporter.flush()
+        elif capture is not None:
+            with capture.global_and_fixture_disabled():
+                print(line, file=sys.stderr, flush=True)
+
+
+def _endpoint_check(
+    what: str, sandbox: Sandbox, spec: ModelSpec, environment: Environment
+) -> Callable[[], None]:
+    def check() -> None:
+        from pytest_pinchbench.grading import check_endpoint
+
+        if spec.base_url is None:
+            return
+        inside = replace(spec, base_url=environment.url_inside(spec.base_url))
+        problem = check_endpoint(sandbox, inside)
+        if problem:
+            raise EndpointUnusable(
+                f"the {what} {spec.id} at {spec.base_url} cannot be used: {problem}\n"
+                f"No agent has run. --pinchbench-{what}-check=no starts without this request."
+            )
+
+    return check
+
+
+def _short_path(path: Path, start: Path) -> str:
+    try:
+        return str(path.relative_to(start))
+    except ValueError:
+        return str(path)
+
+
+def needs_judge(items: Iterable[pytest.Item]) -> bool:
+    from pytest_pinchbench.items import TaskItem
+
+    tasks = (item.pinchbench_task for item in items if isinstance(item, TaskItem))
+    return any(task.grading_type != "automated" for task in tasks)
+
+
+def parse_node_id(node_id: str) -> tuple[str, int] | None:
+    """(task id, attempt) of an item's node id."""
+    match = _NODE_ID.search(node_id)
+    return (match["task"], int(match["attempt"] or 1)) if match else None

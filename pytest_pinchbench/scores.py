@@ -1,0 +1,92 @@
+"""The numbers of a run: means, pass rates, their uncertainty. Rules: README, scoring."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_pinchbench.results import Record
+
+_SEED = 20260217  # fixed: the same results print the same interval
+_PICKS = 2_000_000  # bounds the work of one interval, whatever the number of tasks
+
+
+@dataclass(frozen=True)
+class Score:
+    """Mean score and full-score pass rate over ``tasks`` tasks, both 0 to 1."""
+
+    mean: float
+    pass_rate: float
+    tasks: int
+
+
+def by_task(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """The valid records of each task, in order of attempts; a task without one is left out."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        if record["metrics"]["score"] is not None:
+            found.setdefault(record["task_id"], []).append(record)
+    return {
+        task: sorted(attempts, key=lambda record: int(record["attempt"]))
+        for task, attempts in sorted(found.items())
+    }
+
+
+def overall(records: Sequence[Record]) -> Score | None:
+    """Attempts are averaged to tasks, then tasks to the run. None without a valid record."""
+    tasks = by_task(records).values()
+    if not tasks:
+        return None
+    return Score(
+        mean=_mean([_mean([r["metrics"]["score"] for r in attempts]) for attempts in tasks]),
+        pass_rate=_mean([_mean([r["metrics"]["passed"] for r in attempts]) for attempts in tasks]),
+        tasks=len(tasks),
+    )
+
+
+def by_category(records: Sequence[Record]) -> dict[str, Score]:
+    """:func:`overall` for each category, in alphabetical order."""
+    categories: dict[str, list[Record]] = {}
+    for record in records:
+        categories.setdefault(record["category"], []).append(record)
+    scores = {name: overall(group) for name, group in sorted(categories.items())}
+    return {name: score for name, score in scores.items() if score is not None}
+
+
+def interval(scores: Mapping[str, Sequence[float]]) -> tuple[float, float] | None:
+    """95 % bootstrap interval of the mean over tasks, given each task's scores.
+
+    Tasks are resampled, and within a task its attempts. Seeded, and independent of the
+    order of tasks. None for fewer than two tasks: one task says nothing about others.
+    """
+    tasks = [list(scores[task]) for task in sorted(scores)]
+    if len(tasks) < 2:
+        return None
+    generator = random.Random(_SEED)
+    single = all(len(attempts) == 1 for attempts in tasks)
+    flat = [attempts[0] for attempts in tasks]
+    means = []
+    for _ in range(max(1000, min(10_000, _PICKS // len(tasks)))):
+        if single:
+            means.append(sum(generator.choices(flat, k=len(flat))) / len(flat))
+        else:
+            picked = generator.choices(tasks, k=len(tasks))
+            resampled = (_mean(generator.choices(one, k=len(one))) for one in picked)
+            means.append(sum(resampled) / len(tasks))
+    means.sort()
+    return means[int(0.025 * len(means))], means[int(0.975 * len(means)) - 1]
+
+
+def mean_interval(records: Sequence[Record]) -> tuple[float, float] | None:
+    """:func:`interval` of the valid records' scores."""
+    return interval(
+        {
+            task: [record["metrics"]["score"] for record in attempts]
+            for task, attempts in by_task(records).items()
+        }
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

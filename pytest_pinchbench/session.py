@@ -1,0 +1,169 @@
+"""The hooks of a session that runs PinchBench, registered only then."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_pinchbench import fixtures, options
+from pytest_pinchbench.issues import PinchBenchError
+from pytest_pinchbench.items import RUN, SuiteDirectory, TaskItem, is_task_file
+from pytest_pinchbench.live import Live
+from pytest_pinchbench.run import Run
+from pytest_pinchbench.summary import format_score
+
+
+def start(config: pytest.Config) -> None:
+    """Set the session up: settings, run directory, suite, fixtures, hooks."""
+    worker_input = getattr(config, "workerinput", None)
+    try:
+        if worker_input is not None:
+            run = Run.join(config, worker_input["pinchbench"])
+        else:
+            run = Run.start(config, options.resolve(config, os.environ))
+            run.find_arguments()
+    except PinchBenchError as error:
+        raise pytest.UsageError(str(error)) from None
+    config.stash[RUN] = run
+    config.pluginmanager.register(fixtures, "pinchbench-fixtures")
+    config.pluginmanager.register(CollectionHooks(), "pinchbench-collection")
+    if worker_input is None:
+        config.pluginmanager.register(ControllerHooks(run), "pinchbench-controller")
+        if config.pluginmanager.hasplugin("dsession"):
+            config.pluginmanager.register(XdistHooks(run), "pinchbench-xdist")
+            if config.option.maxschedchunk is None:
+                # tasks are few and long: hand them out one by one
+                config.option.maxschedchunk = 1
+
+
+class CollectionHooks:
+    """In every process: task files become items, and nothing else does."""
+
+    def pytest_collect_directory(
+        self, path: Path, parent: pytest.Collector
+    ) -> pytest.Collector | None:
+        if any(is_task_file(child) for child in path.iterdir()):
+            return SuiteDirectory.from_parent(parent, path=path)
+        return None
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """A project's own tests are not part of a run."""
+        return True if collection_path.suffix == ".py" else None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """The suite's order is what the user asked for; a plugin that shuffles keeps out."""
+        ours = iter(sorted((i for i in items if isinstance(i, TaskItem)), key=lambda i: i.order))
+        items[:] = [next(ours) if isinstance(item, TaskItem) else item for item in items]
+
+
+class ControllerHooks:
+    """In the process that talks to the user: what is said, and the exit code."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._live: Live | None = None
+        self._began = time.monotonic()
+
+    def pytest_report_header(self) -> list[str]:
+        return self.run.header()
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.run.select([item.nodeid for item in session.items])
+
+    def pytest_report_collectionfinish(self) -> list[str]:
+        return self.run.warnings()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if self.run.directory is None:
+            return (yield)
+        self.run.directory.write_run(self.run.description())
+        if reporter is not None:
+            self._live = Live(reporter, total=lambda: len(self.run.selected))
+            self._live.start()
+        try:
+            return (yield)
+        finally:
+            if self._live is not None:
+                self._live.stop()
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        if self._live is not None:
+            self._live.started(nodeid)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        if self._live is not None:
+            self._live.finished(nodeid)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        report.user_properties[:] = [
+            (name, _JsonMapping(value) if isinstance(value, dict) else value)
+            for name, value in report.user_properties
+        ]
+        self.run.note_report(report)
+        if self._live is not None and report.when == "setup":
+            properties = dict(report.user_properties)
+            self._live.scored(properties.get("score"), properties.get("cost_usd"))
+
+    def pytest_report_teststatus(
+        self, report: pytest.TestReport
+    ) -> tuple[str, str, str | tuple[str, dict[str, bool]]] | None:
+        """The outcome with the score beside it, for ``-v``."""
+        properties = dict(report.user_properties)
+        if "task_id" not in properties:
+            return None
+        if report.when == "setup" and report.failed:
+            return "error", "E", "ERROR invalid"
+        if report.when != "call":
+            return None
+        word = "PASSED" if report.passed else "FAILED"
+        letter = "." if report.passed else "F"
+        return report.outcome, letter, f"{word} {format_score(properties['score'])}"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        code = self.run.exit_code(int(session.exitstatus))
+        session.exitstatus = code
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.run.directory is None or not self.run.selected:
+            return
+        terminalreporter.section(f"PinchBench: {self.run.settings.model.id}")
+        for line in self.run.summary(time.monotonic() - self._began):
+            terminalreporter.write_line(line)
+
+    def pytest_unconfigure(self) -> None:
+        if self.run.directory is not None:
+            self.run.directory.finish()
+
+
+class XdistHooks:
+    """In the controller of a run with ``-n``: what workers are given and what they found."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput["pinchbench"] = self.run.for_worker()
+
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        if not self.run.selected:
+            self.run.select(ids)
+            for warning in self.run.warnings():
+                self.run.say(warning)
+
+
+class _JsonMapping(dict[str, Any]):
+    """A mapping whose ``str`` is JSON, which is what JUnit XML writes of a property."""
+
+    def __str__(self) -> str:
+        return json.dumps(self)

@@ -1,0 +1,188 @@
+"""What the terminal says: one line a task, the categories, the mean; and why a task fell short."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pytest_pinchbench import scores
+from pytest_pinchbench.results import Record
+
+WIDTH = 80
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One attempt that was to run, and its record if there is one."""
+
+    task_id: str
+    attempt: int
+    record: Record | None
+    why_missing: str = "not run"
+
+    @property
+    def score(self) -> float | None:
+        return self.record["metrics"]["score"] if self.record else None
+
+
+def summary_lines(outcomes: Sequence[Outcome], *, seconds: float, where: str) -> list[str]:
+    """The section at the end of a run, ready to print, at most 80 columns wide."""
+    records = [outcome.record for outcome in outcomes if outcome.record is not None]
+    lines = [*_task_table(outcomes), "", *_category_table(records)]
+    lines += ["", *_totals(outcomes, records, seconds), f"Results     {where}"]
+    return lines
+
+
+def official_score(outcomes: Sequence[Outcome]) -> scores.Score | None:
+    """The run's score; None when any attempt that was to run has no valid result."""
+    if any(outcome.score is None for outcome in outcomes):
+        return None
+    return scores.overall([outcome.record for outcome in outcomes if outcome.record])
+
+
+def _task_table(outcomes: Sequence[Outcome]) -> Iterable[str]:
+    names = [_label(outcome, outcomes) for outcome in outcomes]
+    width = max(len(name) for name in [*names, "task"])
+    yield f"{'task':{width}}  {'score':>7}  {'passed':6}  {'time':>6}  {'tokens':>7}"
+    for name, outcome in zip(names, outcomes, strict=True):
+        record = outcome.record
+        if record is None:
+            yield f"{name:{width}}  {'-':>7}  {outcome.why_missing}"
+            continue
+        passed = {True: "yes", False: "no", None: "-"}[record["metrics"]["passed"]]
+        yield (
+            f"{name:{width}}  {_score_cell(outcome):>7}  {passed:6}  "
+            f"{_time(record['execution_time']):>6}  {_count(record['usage']['total_tokens']):>7}"
+        ).rstrip()
+        for issue in record["issues"]:
+            yield from _issue_lines(issue)
+
+
+def _label(outcome: Outcome, outcomes: Sequence[Outcome]) -> str:
+    repeated = any(other.attempt > 1 for other in outcomes)
+    return f"{outcome.task_id}[{outcome.attempt}]" if repeated else outcome.task_id
+
+
+def _score_cell(outcome: Outcome) -> str:
+    return "invalid" if outcome.score is None else format_score(outcome.score)
+
+
+def _issue_lines(issue: dict[str, str]) -> list[str]:
+    text = f"{issue['severity']}: {' '.join(issue['message'].split())}"
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent="    ",
+        subsequent_indent="      ",
+        max_lines=4,
+        break_on_hyphens=False,
+    )
+
+
+def _category_table(records: Sequence[Record]) -> Iterable[str]:
+    categories = scores.by_category(records)
+    width = max(len(name) for name in [*categories, "category"])
+    yield f"{'category':{width}}  {'tasks':>5}  {'score':>7}  {'passed':>6}"
+    for name, score in categories.items():
+        yield (
+            f"{name:{width}}  {score.tasks:>5}  {format_score(score.mean):>7}  "
+            f"{score.pass_rate:>6.0%}"
+        )
+
+
+def _totals(
+    outcomes: Sequence[Outcome], records: Sequence[Record], seconds: float
+) -> Iterable[str]:
+    score = official_score(outcomes)
+    reference = scores.overall(records)
+    tasks = len({outcome.task_id for outcome in outcomes})
+    if score is not None:
+        bounds = scores.mean_interval(records)
+        spread = f"  (95 % interval {bounds[0]:.3f} to {bounds[1]:.3f})" if bounds else ""
+        yield f"Mean score  {format_score(score.mean)}{spread}"
+        yield f"Pass rate   {score.pass_rate:.1%} of {tasks} task{'s' * (tasks != 1)}"
+    else:
+        missing = sum(outcome.record is None for outcome in outcomes)
+        invalid = sum(outcome.score is None for outcome in outcomes) - missing
+        counted = [f"{invalid} invalid"] * bool(invalid) + [f"{missing} not run"] * bool(missing)
+        yield f"Mean score  none: {' and '.join(counted)} of {len(outcomes)} attempts"
+        if reference is not None:
+            yield (
+                f"            for reference only, over the {reference.tasks} valid of {tasks} "
+                f"tasks: {format_score(reference.mean)}, {reference.pass_rate:.1%} passed"
+            )
+    usage = [record["usage"] for record in records]
+    judges = [record["judge_usage"] for record in records if record["judge_usage"]]
+    yield (
+        f"Tokens      {_total(usage, 'input_tokens'):,} in, {_total(usage, 'output_tokens'):,} out"
+        f" in {_total(usage, 'request_count'):,} requests"
+    )
+    if judges:
+        yield (
+            f"Judge       {_total(judges, 'input_tokens'):,} in, "
+            f"{_total(judges, 'output_tokens'):,} out"
+        )
+    yield f"Cost        {_cost([*usage, *judges])}"
+    yield f"Wall time   {_time(seconds)}"
+
+
+def _total(usages: Sequence[dict[str, float]], name: str) -> int:
+    return int(sum(usage[name] for usage in usages))
+
+
+def _cost(usages: Sequence[dict[str, float | None]]) -> str:
+    known = [usage["cost_usd"] for usage in usages if usage["cost_usd"] is not None]
+    if not known:
+        return "unknown: no price is known for this model"
+    part = "" if len(known) == len(usages) else f", known for {len(known)} of {len(usages)} parts"
+    return f"${sum(known):.4f}{part}"
+
+
+def format_score(score: float) -> str:
+    """Three decimals; what is not quite 1 is not shown as 1, nor what is not quite 0 as 0."""
+    if score < 1:
+        score = min(score, 0.999)
+    if score > 0:
+        score = max(score, 0.001)
+    return f"{score:.3f}"
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    if seconds < 100:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s"
+
+
+def _count(tokens: int) -> str:
+    return f"{tokens:,}" if tokens < 10_000 else f"{tokens / 1000:.1f}k"
+
+
+def shortfall(record: Record, pass_mark: float) -> str:
+    """Why an item failed: its score against the mark, and the criteria with what they gave."""
+    scoring = record["meta"]["benchmark"]["scoring"]
+    lines = [f"score {format_score(record['metrics']['score'])}, pass mark {pass_mark:g}"]
+    breakdown = scoring["breakdown"]
+    width = max((len(name) for name in breakdown), default=0)
+    lines += [f"  {name:{width}}  {value:.3f}" for name, value in breakdown.items()]
+    weights = scoring["parts"].get("weights")
+    if weights:
+        lines.append("  weights: " + ", ".join(f"{name} {w:g}" for name, w in weights.items()))
+    if scoring["notes"]:
+        lines += textwrap.wrap(
+            f"notes: {scoring['notes']}", WIDTH, initial_indent="  ", subsequent_indent="    "
+        )
+    lines += [f"  {issue['severity']}: {issue['message']}" for issue in record["issues"]]
+    return "\n".join(lines)
+
+
+def why_invalid(record: Record) -> str:
+    """Why an item is an error: everything FATAL that happened in its last try."""
+    fatal = [issue["message"] for issue in record["issues"] if issue["severity"] == "FATAL"]
+    tries = len(record["retried"]) + 1
+    after = f" after {tries} tries" if tries > 1 else ""
+    return f"invalid, no score{after}: " + "\n".join(fatal)
