@@ -1,0 +1,3 @@
+"""Shared by all tests of this repository."""
+
+pytest_plugins = ["pytester"]
