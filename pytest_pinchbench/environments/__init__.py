@@ -146,6 +146,8 @@ class Recipe:
     """Names of variables of the user's own environment that are passed into every sandbox."""
     openclaw_install: str | None = None
     """Install strategy for ``auto``; None: the harness decides by what is there."""
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Where each value comes from, for people: ``image``, ``options.memory``, ..."""
 
 
 def find_environment(kind: str) -> Callable[[EnvironmentSetup], Environment]:

@@ -1,0 +1,294 @@
+"""What every kind of sandbox shares: the whole protocol, on top of one way to run a program.
+
+A kind subclasses :class:`ExecSandbox` and says how a program is started in it and spoken to
+(:meth:`ExecSandbox._talk`), and how it is taken down. Commands run under ``supervisor.py``,
+files move by ``transfer.py``; both are sent along, so that nothing but a Python has to be in
+the sandbox, and nothing in it can be tampered with.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import os
+import re
+import secrets
+import tarfile
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import IO, Any
+
+from pytest_pinchbench.environments import ExecResult, transfer
+from pytest_pinchbench.issues import SandboxFailure
+
+GRACE = 45.0
+"""Seconds that a sandbox has for its answer beyond a command's own timeout."""
+TRANSFER_TIMEOUT = 900.0
+"""Seconds for one move of files."""
+_IN_MEMORY = 1 << 24  # a bigger upload waits on this machine's disk
+
+# What stands in the process list is this, not the supervisor itself: an agent that looks at
+# its processes is not shown pages of our source, and its `pkill -f server` does not match it.
+_BOOT = """\
+import os
+n,s=%d,b''
+while len(s)<n:
+ b=os.read(0,n-len(s))
+ if not b:raise SystemExit(1)
+ s+=b
+exec(s)"""
+
+
+@functools.cache
+def _source(module: str) -> bytes:
+    return files("pytest_pinchbench.environments").joinpath(module).read_bytes()
+
+
+def file_name(name: str) -> str:
+    """A short name that files, containers and labels may bear, and people recognise."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:40] or "sandbox"
+
+
+class Exchange:
+    """One program's run, as seen from outside: what to send it, what it has answered so far.
+
+    Whoever carries it starts ``command``, sends what :meth:`request` gives, hands over what
+    comes back, and goes on until ``finished``, an end of both streams, or ``give_up_at``. The
+    program's input must stay open until then.
+    """
+
+    def __init__(
+        self,
+        python: str,
+        header: Mapping[str, Any],
+        stdin: IO[bytes],
+        stdout: IO[bytes],
+        patience: float | None,
+    ) -> None:
+        self._token = secrets.token_hex(16)
+        source = _source("supervisor.py")
+        length = stdin.seek(0, os.SEEK_END)
+        stdin.seek(0)
+        line = json.dumps({**header, "token": self._token, "stdin": length})
+        self.command = [python, "-I", "-S", "-c", _BOOT % len(source)]
+        self.give_up_at = None if patience is None else time.monotonic() + patience
+        self._head = io.BytesIO(source + line.encode() + b"\n")
+        self._stdin = stdin
+        self._stdout = stdout
+        self._stdout_bytes = 0
+        self.stderr = bytearray()
+        self.trailer: dict[str, Any] | None = None
+
+    def request(self, size: int) -> bytes:
+        """The next bytes to send, at most ``size``; none when all are sent."""
+        return self._head.read(size) or self._stdin.read(size)
+
+    def add_stdout(self, data: bytes) -> None:
+        self._stdout.write(data)
+        self._stdout_bytes += len(data)
+
+    def add_stderr(self, data: bytes) -> None:
+        # the token can lie across the border of two pieces
+        look_from = max(0, len(self.stderr) - len(self._token) - 4096)
+        self.stderr += data
+        if self.trailer is None:
+            at = self.stderr.find(self._token.encode(), look_from)
+            if at >= 0 and self.stderr.endswith(b"\n"):
+                self.trailer = json.loads(self.stderr[at + len(self._token) :])
+                del self.stderr[at:]
+
+    @property
+    def finished(self) -> bool:
+        """The trailer is there, and everything that it counts.
+
+        The two streams may reach us in any order.
+        """
+        return self.trailer is not None and self._stdout_bytes >= self.trailer["stdout"]
+
+
+class ExecSandbox(ABC):
+    """The protocol :class:`~pytest_pinchbench.environments.Sandbox`, but for two methods."""
+
+    name: str
+    workspace_root: str
+    private_root: str
+    python: str
+
+    _watched = True
+    """The program's input ends when this process does: the sandbox then kills the command."""
+    _held = False
+    """The supervisor stays as the parent of what a command leaves running."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._cookie = secrets.token_hex(8)
+        self._closed = False
+
+    @abstractmethod
+    def _talk(self, exchange: Exchange, as_root: bool) -> None:
+        """Carry an exchange. Raises ``SandboxFailure`` where the sandbox cannot be reached;
+        an answer that ends too early it may leave to the caller."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def _why_lost(self) -> str:
+        """After an answer that ended too early: what has become of the sandbox, if known."""
+        return ""
+
+    def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        timeout: float | None = None,
+    ) -> ExecResult:
+        stdout = io.BytesIO()
+        exchange = self._command(
+            {"argv": list(argv), "cwd": cwd, "env": dict(env or {}), "timeout": timeout},
+            io.BytesIO(stdin),
+            stdout,
+        )
+        trailer = exchange.trailer
+        assert trailer is not None  # _run has seen to it
+        return ExecResult(
+            exit_code=trailer["exit_code"],
+            stdout=stdout.getvalue(),
+            stderr=bytes(exchange.stderr),
+            timed_out=trailer["timed_out"],
+            seconds=trailer["seconds"],
+        )
+
+    def stop_processes(self) -> None:
+        self._stop(self._cookie, as_root=False)
+
+    def write(self, files: Mapping[str, bytes]) -> None:
+        index = [[path, len(content)] for path, content in files.items()]
+        stdin = io.BytesIO()
+        stdin.write(json.dumps(index).encode() + b"\n")
+        for content in files.values():
+            stdin.write(content)
+        what = next(iter(files), "nothing") + (" ..." if len(files) > 1 else "")
+        self._transfer(f"write {what}", "write_files", [], stdin=stdin)
+
+    def read(self, path: str) -> bytes:
+        content = io.BytesIO()
+        self._transfer(f"read {path}", "read_file", [path], stdout=content)
+        return content.getvalue()
+
+    def upload(self, local: Path, remote: str) -> None:
+        with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as packed:
+            # resolved: a link given by name is followed, one inside a folder is not
+            transfer.pack(str(local.resolve()), packed, packed)
+            self._transfer(f"copy {local} to {remote}", "unpack", [remote], stdin=packed)
+
+    def download(self, remote: str, local: Path) -> None:
+        with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as packed:
+            self._transfer(f"copy {remote} out", "pack", [remote], stdout=packed)
+            packed.seek(0)
+            try:
+                transfer.unpack(str(local), packed, packed)
+            except (OSError, tarfile.TarError) as error:
+                raise SandboxFailure(
+                    f"{self.name}: could not write what was copied out of {remote} to "
+                    f"{local}: {error}"
+                ) from error
+
+    def _transfer(
+        self,
+        what: str,
+        function: str,
+        arguments: list[str],
+        *,
+        stdin: IO[bytes] | None = None,
+        stdout: IO[bytes] | None = None,
+        as_root: bool = False,
+    ) -> None:
+        """Call a function of ``transfer.py`` in the sandbox."""
+        exchange = self._command(
+            {
+                "code": _source("transfer.py").decode(),
+                "call": [function, arguments],
+                "cwd": None,
+                "env": {},
+                "timeout": TRANSFER_TIMEOUT,
+            },
+            stdin or io.BytesIO(),
+            stdout or io.BytesIO(),
+            as_root=as_root,
+        )
+        trailer = exchange.trailer
+        assert trailer is not None  # _run has seen to it
+        if trailer["exit_code"] == 0:
+            return
+        said = exchange.stderr.decode(errors="replace")
+        try:
+            number, reason, path = json.loads(said)
+        except ValueError:
+            reason = "it took too long" if trailer["timed_out"] else said
+        else:
+            if number == 2:
+                raise FileNotFoundError(number, reason, path)
+            reason = f"{path}: {reason}"
+        raise SandboxFailure(f"{self.name}: could not {what}: {reason}")
+
+    def _stop(self, which: str, as_root: bool) -> None:
+        header = {"stop": which}
+        exchange = self._run(header, io.BytesIO(), io.BytesIO(), patience=GRACE, as_root=as_root)
+        assert exchange.trailer is not None  # _run has seen to it
+        if exchange.trailer["survivors"]:
+            raise SandboxFailure(
+                f"{self.name}: {exchange.trailer['survivors']} processes could not be killed"
+            )
+
+    def _command(
+        self,
+        header: dict[str, Any],
+        stdin: IO[bytes],
+        stdout: IO[bytes],
+        as_root: bool = False,
+    ) -> Exchange:
+        timeout: float | None = header["timeout"]
+        header = {
+            **header,
+            "cookie": f"{self._cookie}-{secrets.token_hex(4)}",
+            "watch": self._watched,
+            "stay": self._held,
+        }
+        patience = None if timeout is None else timeout + GRACE
+        exchange = self._run(header, stdin, stdout, patience=patience, as_root=as_root)
+        assert exchange.trailer is not None  # _run has seen to it
+        if exchange.trailer["survivors"]:
+            self.stop_processes()  # which may do more than the supervisor, or says so
+        return exchange
+
+    def _run(
+        self,
+        header: Mapping[str, Any],
+        stdin: IO[bytes],
+        stdout: IO[bytes],
+        patience: float | None,
+        as_root: bool,
+    ) -> Exchange:
+        """An exchange that has ended with a trailer. Raises ``SandboxFailure`` without."""
+        if self._closed:
+            raise SandboxFailure(f"{self.name}: the sandbox is closed")
+        exchange = Exchange(self.python, header, stdin, stdout, patience)
+        self._talk(exchange, as_root)
+        if not exchange.finished:
+            give_up_at = exchange.give_up_at
+            if give_up_at is not None and time.monotonic() >= give_up_at:
+                what = f"the sandbox did not answer for {patience:.0f} seconds"
+            else:
+                what = "the sandbox was lost while a command ran in it"
+            said = exchange.stderr.decode(errors="replace").strip()[-500:]
+            details = [detail for detail in (self._why_lost(), said) if detail]
+            raise SandboxFailure(": ".join([self.name, what, *details]))
+        return exchange
