@@ -169,12 +169,14 @@ class ExecSandbox(ABC):
     def stop_processes(self) -> None:
         self._stop(self._cookie, as_root=False)
 
-    def write(self, files: Mapping[str, bytes]) -> None:
-        index = [[path, len(content)] for path, content in files.items()]
+    def write(self, files: Mapping[str, bytes | None]) -> None:
+        index = [
+            [path, None if content is None else len(content)] for path, content in files.items()
+        ]
         stdin = io.BytesIO()
         stdin.write(json.dumps(index).encode() + b"\n")
         for content in files.values():
-            stdin.write(content)
+            stdin.write(content or b"")
         what = next(iter(files), "nothing") + (" ..." if len(files) > 1 else "")
         self._transfer(f"write {what}", "write_files", [], stdin=stdin)
 

@@ -42,14 +42,14 @@ def set_up(workspace_root: str, private_root: str, reader: IO[bytes], writer: IO
 
 
 def write_files(reader: IO[bytes], writer: IO[bytes]) -> None:
-    """Write the files whose paths and sizes the first line lists; a path that ends in ``/``
-    is a folder. New files are 0600, new folders 0700."""
+    """Write the files whose paths and sizes the first line lists, and make the folders, which
+    it lists with null. New files are 0600, new folders 0700."""
     for path, size in json.loads(reader.readline()):
-        if path.endswith("/"):
-            make_folder(path.rstrip("/") or "/", 0o700)
-            continue
-        make_folder(os.path.dirname(path), 0o700)
-        write_file(path, reader, size, 0o600)
+        if size is None:
+            make_folder(path.rstrip("/"), 0o700)
+        else:
+            make_folder(os.path.dirname(path), 0o700)
+            write_file(path, reader, size, 0o600)
 
 
 def read_file(path: str, reader: IO[bytes], writer: IO[bytes]) -> None:
