@@ -1,20 +1,45 @@
-"""Every option: where its value comes from, what is valid, and the one frozen Settings."""
+"""Every option: where its value comes from, what is valid, and the one frozen Settings.
+
+:data:`OPTIONS` is the table: a row is a command line option ``--pinchbench-NAME``, an ini
+value ``pinchbench_NAME``, perhaps environment variables, and places in the YAML file. A value
+is taken from the command line, else from the environment, the ini file, the YAML file, or is
+the row's default.
+
+This module is imported by every pytest of a project that has the plugin installed, so it
+imports nothing heavy by itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from pytest_pinchbench.environments import Recipe
+from pytest_pinchbench.issues import SettingsError
+from pytest_pinchbench.redaction import Redactor
+from pytest_pinchbench.spelling import nearest
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_pinchbench.environments.recipes import Layer
+    from pytest_pinchbench.yamldoc import Document
 
 Protocol = Literal["openai-chat", "openai-responses", "anthropic"]
+INSTALL_STRATEGIES = ("auto", "preinstalled", "install_if_missing", "install_always", "upload")
 
 
 @dataclass(frozen=True)
 class ModelSpec:
     """A model and how to reach it: the model under test, or the judge.
+
+    ``id`` is empty only where nothing is sent to a model (``--collect-only``, a comparison).
 
     ``base_url`` None: the id is OpenClaw's own (``openrouter/...``), or, for a judge, there
     is no endpoint. ``api_key`` never shows in a repr.
@@ -71,3 +96,1151 @@ class Settings:
     compare: tuple[str, ...]
     fail_under: float | None
     pass_mark: float
+    # grading
+    check_timeout: float = 120.0
+    """Seconds for the automated checks of one task."""
+    judge_transcript_limit: int = 60_000
+    """Characters of the transcript summary that the judge is shown."""
+    regrade: Path | None = None
+    # what comes out
+    keep_workspace: bool = True
+    merge: tuple[Path, ...] = ()
+    compare_fail: float | None = None
+    # when to stop
+    budget_usd: float | None = None
+    sanity_stop: bool = True
+    # about these settings
+    show_recipe: bool = False
+    warnings: tuple[str, ...] = ()
+    """What the user should be told once, though nothing is wrong."""
+    origins: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Where each value comes from, by ini name without its prefix: ``model_base_url``."""
+    environment_secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Values of the user's own environment variables that look like secrets by their names."""
+
+    def secrets(self) -> tuple[str, ...]:
+        """Every value that must never be printed or saved; for the ``Redactor``."""
+        from pytest_pinchbench.environments.recipes import SECRET_NAME
+
+        models = [self.model, *([self.judge] if self.judge else [])]
+        urls = [self.skill_repo_url, *(model.base_url for model in models if model.base_url)]
+        found = [
+            self.brave_api_key,
+            *(model.api_key for model in models),
+            *(secret for url in urls for secret in _url_secrets(url)),
+            *(secret for model in models for secret in _params_secrets(model.params)),
+            *(text for name, text in self.recipe.env.items() if SECRET_NAME.search(name)),
+            *self.environment_secrets,
+        ]
+        return tuple(dict.fromkeys(secret for secret in found if secret))
+
+    def public(self) -> dict[str, Any]:
+        """The settings as a JSON value without secrets, for the run's record."""
+        value = self.to_json()
+        for name in ("brave_api_key", "environment_secrets", "warnings", "origins"):
+            del value[name]
+        for model in (value["model"], value["judge"] or {}):
+            model.pop("api_key", None)
+            if model.get("base_url"):
+                model["base_url"] = _public_url(model["base_url"])
+        value["skill_repo_url"] = _public_url(self.skill_repo_url)
+        value["recipe"]["env"] = sorted(self.recipe.env)
+        del value["recipe"]["origins"]
+        public: dict[str, Any] = Redactor(self.secrets()).json(value)
+        return public
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value **with secrets**, for :meth:`from_json` in an xdist worker."""
+        value: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self), default=str))
+        return value
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Settings:
+        given: dict[str, Any] = {
+            key: tuple(item) if isinstance(item, list) else item for key, item in value.items()
+        }
+        recipe = given["recipe"]
+        given |= {
+            "model": ModelSpec(**given["model"]),
+            "judge": ModelSpec(**given["judge"]) if given["judge"] else None,
+            "recipe": Recipe(**{**recipe, "pass_env": tuple(recipe["pass_env"])}),
+            "merge": tuple(Path(path) for path in given["merge"]),
+        }
+        for name in ("skill_dir", "data_dir", "results_dir", "regrade"):
+            given[name] = Path(given[name]) if given[name] else None
+        return cls(**given)
+
+
+# Readers: what is valid. Each takes a value as its source has it (text, or a YAML or JSON
+# value) and the folder that relative paths are meant from. ValueError completes "OPTION ...".
+
+Reader = Callable[[Any, Path], Any]
+
+
+def _text(raw: Any, base: Path) -> str:
+    # the value is not quoted in the message: it may be a key
+    if not isinstance(raw, str):
+        raise ValueError("has to be text; in YAML, put it in quotes")
+    if not raw.strip():
+        raise ValueError("is empty")
+    if not raw.strip().isprintable():
+        raise ValueError("holds a line break or a control character")
+    return raw.strip()
+
+
+def _path(raw: Any, base: Path) -> Path:
+    return Path(base, Path(_text(raw, base)).expanduser())
+
+
+def _run_directory(raw: Any, base: Path) -> str:
+    """A path, as text; ``latest`` is the newest run in the results directory."""
+    return raw if raw == "latest" else str(_path(raw, base))
+
+
+def _url(raw: Any, base: Path) -> str:
+    url = _text(raw, base)
+    if not re.match(r"https?://[^/?#\s]+", url) or re.search(r"\s", url):
+        raise ValueError("has to be a URL that begins with http:// or https://")
+    return url.rstrip("/")
+
+
+def _yes_no(raw: Any, base: Path) -> bool:
+    words = {"yes": True, "true": True, "on": True, "1": True}
+    words |= {"no": False, "false": False, "off": False, "0": False}
+    word = str(raw).lower()
+    if word not in words:
+        raise ValueError(
+            f"has to be yes or no, not {raw!r} (on the command line, write a value with '=')"
+        )
+    return words[word]
+
+
+def _whole_number(least: int) -> Reader:
+    def read(raw: Any, base: Path) -> int:
+        try:
+            if isinstance(raw, (bool, float)):
+                raise ValueError
+            number = int(raw)
+        except (TypeError, ValueError):
+            raise ValueError(f"has to be a whole number, not {raw!r}") from None
+        if number < least:
+            raise ValueError(f"has to be {least} or more, not {number}")
+        return number
+
+    return read
+
+
+def _number(*, above: float | None = None, least: float = 0, most: float = math.inf) -> Reader:
+    def read(raw: Any, base: Path) -> float:
+        try:
+            if isinstance(raw, bool):
+                raise ValueError
+            number = float(raw)
+        except (TypeError, ValueError):
+            raise ValueError(f"has to be a number, not {raw!r}") from None
+        if not math.isfinite(number) or number < least or number > most:
+            limits = f"from {least} to {most}" if math.isfinite(most) else f"of {least} or more"
+            raise ValueError(f"has to be a finite number {limits}, not {raw!r}")
+        if above is not None and number <= above:
+            raise ValueError(f"has to be more than {above}, not {raw!r}")
+        return number
+
+    return read
+
+
+def _choice(*known: str) -> Reader:
+    def read(raw: Any, base: Path) -> str:
+        if raw in known:
+            return str(raw)
+        raise ValueError(f"has to be one of {', '.join(known)}, not {raw!r}{nearest(raw, known)}")
+
+    return read
+
+
+def _json_mapping(raw: Any, base: Path) -> dict[str, Any]:
+    if isinstance(raw, str):
+        try:
+            raw = json.loads(raw)
+        except ValueError as error:
+            raise ValueError(f"has to be a JSON object: {error}") from None
+    if not isinstance(raw, dict):
+        raise ValueError("has to be a mapping (as JSON: an object)")
+    try:
+        json.dumps(raw, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"holds a value that JSON does not have: {error}") from None
+    return raw
+
+
+def _words(raw: Any, base: Path) -> tuple[str, ...]:
+    """Words in order: a list, or text with commas or line breaks between them."""
+    parts = raw if isinstance(raw, (list, tuple)) else [raw]
+    words = [
+        word.strip()
+        for part in parts
+        for word in re.split(r"[,\n]", _one_text(part))
+        if word.strip()
+    ]
+    if not words:
+        raise ValueError("is empty")
+    return tuple(dict.fromkeys(words))
+
+
+def _one_text(part: Any) -> str:
+    if not isinstance(part, str):
+        raise ValueError(f"has to be text or a list of text, not {part!r}")
+    return part
+
+
+def _suite(raw: Any, base: Path) -> str | tuple[str, ...]:
+    if isinstance(raw, str) and raw.strip() in ("all", "automated-only"):
+        return raw.strip()
+    return _words(raw, base)
+
+
+def _paths(raw: Any, base: Path) -> tuple[Path, ...]:
+    # given as options, paths come as a list and may hold commas
+    parts = raw if isinstance(raw, (list, tuple)) else _words(raw, base)
+    return tuple(_path(part, base) for part in parts)
+
+
+def _version(raw: Any, base: Path) -> str:
+    version = _text(raw, base)
+    if not re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z.+-]*", version):
+        raise ValueError(f"has to be a version such as 2026.3.22, or latest, not {version!r}")
+    return version
+
+
+class Option(NamedTuple):
+    """One row of the table."""
+
+    name: str
+    """As in ``--pinchbench-NAME``; with ``_`` for ``-`` in the ini file and in ``origins``."""
+    read: Reader
+    help: str
+    default: Any = None
+    """As a user would write it. None: the option has no value unless one is given."""
+    metavar: str | None = None
+    env: tuple[str, ...] = ()
+    """Environment variables, the first that is set and not empty counting."""
+    yaml: tuple[str, ...] = ()
+    """Places in the YAML file."""
+    secret: bool = False
+    several: bool = False
+
+    @property
+    def key(self) -> str:
+        return self.name.replace("-", "_")
+
+
+_FRACTION = _number(most=1)
+_SECONDS = _number(above=0)
+_PROTOCOL = _choice(*get_args(Protocol))
+_INSTALL = _choice(*INSTALL_STRATEGIES)
+
+# In the YAML column, B is short for the benchmark's fields, which --pinchbench-params has too.
+_B = "benchmarks.pinchbench."
+_H = "harnesses.openclaw."
+_E = "execution."
+_M = "models.*."
+
+OPTIONS: tuple[Option, ...] = (
+    # what to run
+    Option(
+        "suite",
+        _suite,
+        "tasks to run: all, automated-only, or task ids with commas between them, in that order",
+        "all",
+        "SUITE",
+        yaml=(_B + "suite",),
+    ),
+    Option(
+        "limit",
+        _whole_number(0),
+        "run only the first N of them; 0 means all",
+        0,
+        "N",
+        yaml=(_B + "limit",),
+    ),
+    Option(
+        "sample-ids",
+        _words,
+        "of those, run only these task ids, with commas between them, in that order",
+        metavar="IDS",
+        yaml=(_B + "sample_ids",),
+        several=True,
+    ),
+    Option(
+        "skill-dir",
+        _path,
+        "skill checkout that holds tasks/ and assets/; without it, the skill repository is cloned",
+        metavar="DIR",
+        env=("PINCHBENCH_SKILL_DIR", "AGENTCOMPASS_PINCHBENCH_SKILL_DIR"),
+    ),
+    Option(
+        "skill-repo-url",
+        _text,
+        "git repository to clone the suite from",
+        "https://github.com/pinchbench/skill.git",
+        "URL",
+        yaml=(_B + "skill_repo_url",),
+    ),
+    Option("skill-repo-tag", _text, "tag to clone", "v1.1.0", "TAG", yaml=(_B + "skill_repo_tag",)),
+    Option(
+        "data-dir",
+        _path,
+        "where clones and installed OpenClaw versions are kept"
+        " (default: this user's data directory)",
+        metavar="DIR",
+        yaml=(_E + "data_dir",),
+    ),
+    Option(
+        "params",
+        _json_mapping,
+        'settings of the benchmark as JSON: {"suite": ..., "judge_model": {"id": ...}, ...};'
+        " an option given beside it counts more",
+        metavar="JSON",
+    ),
+    Option("config", _path, "YAML file with settings", metavar="FILE"),
+    # model under test
+    Option(
+        "model",
+        _text,
+        "model under test: its id, or the name of an entry of models in the YAML file;"
+        " also --model",
+        metavar="ID",
+        env=("MODEL_NAME",),
+    ),
+    Option(
+        "model-base-url",
+        _url,
+        "endpoint of the model; without it, the id goes to OpenClaw as it is (openrouter/...)",
+        metavar="URL",
+        env=("MODEL_BASE_URL",),
+        yaml=(_M + "base_url",),
+    ),
+    Option(
+        "model-api-key",
+        _text,
+        "API key of the model; better given as MODEL_API_KEY, which no process list shows",
+        metavar="KEY",
+        env=("MODEL_API_KEY",),
+        yaml=(_M + "api_key",),
+        secret=True,
+    ),
+    Option(
+        "model-api-protocol",
+        _PROTOCOL,
+        "openai-chat, openai-responses or anthropic",
+        "openai-chat",
+        "PROTOCOL",
+        yaml=(_M + "api_protocol",),
+    ),
+    Option(
+        "model-params",
+        _json_mapping,
+        "parameters for every request to the model, as JSON",
+        metavar="JSON",
+        yaml=(_M + "params",),
+    ),
+    Option(
+        "context-window",
+        _whole_number(1),
+        "tokens that OpenClaw takes the model's context to hold; it compacts longer talks",
+        250_000,
+        "TOKENS",
+        yaml=(_M + "context_window", _H + "context_window"),
+    ),
+    Option(
+        "max-tokens",
+        _whole_number(1),
+        "tokens that one answer of the model may have",
+        8192,
+        "TOKENS",
+        yaml=(_M + "max_tokens", _H + "max_tokens"),
+    ),
+    # judge
+    Option(
+        "judge-model",
+        _text,
+        "id of the model that judges llm_judge and hybrid tasks",
+        metavar="ID",
+        env=("JUDGE_MODEL_NAME",),
+        yaml=(_B + "judge_model.id",),
+    ),
+    Option(
+        "judge-base-url",
+        _url,
+        "endpoint of the judge (default: that of the model)",
+        metavar="URL",
+        env=("JUDGE_MODEL_BASE_URL",),
+        yaml=(_B + "judge_model.base_url",),
+    ),
+    Option(
+        "judge-api-key",
+        _text,
+        "API key of the judge (default: that of the model); better given as JUDGE_MODEL_API_KEY",
+        metavar="KEY",
+        env=("JUDGE_MODEL_API_KEY",),
+        yaml=(_B + "judge_model.api_key",),
+        secret=True,
+    ),
+    Option(
+        "judge-api-protocol",
+        _PROTOCOL,
+        "protocol of the judge (default: that of the model)",
+        metavar="PROTOCOL",
+        yaml=(_B + "judge_model.api_protocol",),
+    ),
+    Option(
+        "judge-params",
+        _json_mapping,
+        "parameters for every request to the judge, as JSON",
+        metavar="JSON",
+        yaml=(_B + "judge_model.params",),
+    ),
+    Option(
+        "judge-timeout",
+        _SECONDS,
+        "seconds for one request to the judge",
+        360,
+        "SECONDS",
+        yaml=(_B + "judge_timeout_seconds",),
+    ),
+    Option(
+        "transcript-limit",
+        _whole_number(1000),
+        "characters of a transcript that the judge is shown at most",
+        60_000,
+        "N",
+        yaml=(_B + "transcript_limit",),
+    ),
+    # sandbox
+    Option(
+        "env",
+        _text,
+        "kind of sandbox: local, docker, daytona, modal, or that of a plugin",
+        "docker",
+        "KIND",
+        yaml=(_E + "environment",),
+    ),
+    Option(
+        "recipe",
+        _text,
+        "recipe of the sandbox: a name, or a YAML file (default: the one called as the kind)",
+        metavar="NAME|FILE",
+        yaml=(_E + "recipe",),
+    ),
+    Option("image", _text, "image of the sandbox, whatever the recipe says", metavar="IMAGE"),
+    Option(
+        "workspace-root",
+        _text,
+        "folder in the sandbox where workspaces are made, whatever the recipe says",
+        metavar="DIR",
+    ),
+    Option(
+        "keep-environment",
+        _yes_no,
+        "leave sandboxes in place, and say how to get in and how to remove them",
+        "no",
+        yaml=(_E + "keep_environment",),
+    ),
+    Option(
+        "show-recipe",
+        _yes_no,
+        "print the recipe that would be used, and where each value comes from",
+        "no",
+    ),
+    # agent
+    Option(
+        "harness", _text, "agent that runs the tasks: openclaw, or that of a plugin", "openclaw"
+    ),
+    Option(
+        "openclaw-version",
+        _version,
+        "OpenClaw release to install, or to insist on",
+        metavar="VERSION",
+        yaml=(_H + "version", _H + "openclaw_version"),
+    ),
+    Option(
+        "openclaw-install",
+        _INSTALL,
+        "auto, preinstalled, install_if_missing, install_always or upload",
+        "auto",
+        "STRATEGY",
+        yaml=(_H + "install_strategy",),
+    ),
+    Option(
+        "openclaw-binary",
+        _text,
+        "the openclaw command in the sandbox, where it is not on PATH",
+        metavar="PATH",
+        yaml=(_H + "binary",),
+    ),
+    Option(
+        "skip-bootstrap",
+        _yes_no,
+        "keep OpenClaw from putting its own files into the workspace",
+        "no",
+        yaml=(_H + "skip_bootstrap",),
+    ),
+    Option(
+        "new-session",
+        _yes_no,
+        "begin a new session at prompts that say new_session",
+        "no",
+        yaml=(_H + "new_session",),
+    ),
+    Option(
+        "brave-api-key",
+        _text,
+        "key for OpenClaw's web search; better given as BRAVE_API_KEY",
+        metavar="KEY",
+        env=("BRAVE_API_KEY",),
+        yaml=(_H + "brave_api_key",),
+        secret=True,
+    ),
+    # how often, how long
+    Option(
+        "attempts",
+        _whole_number(1),
+        "times that each task is run; its scores are averaged",
+        1,
+        "K",
+        yaml=(_E + "attempts",),
+    ),
+    Option(
+        "retries",
+        _whole_number(0),
+        "times that an attempt without a score is tried again",
+        0,
+        "N",
+        yaml=(_E + "max_retries",),
+    ),
+    Option(
+        "timeout-multiplier",
+        _number(above=0),
+        "factor for the time that each task gives the agent",
+        1.0,
+        "FACTOR",
+        yaml=(_E + "timeout_multiplier", _B + "timeout_multiplier"),
+    ),
+    Option(
+        "evaluation-timeout",
+        _SECONDS,
+        "seconds for all of a task's grading, with repeated requests to the judge"
+        " (default: no limit)",
+        metavar="SECONDS",
+        yaml=(_E + "evaluation_timeout_seconds", _B + "evaluation_timeout_seconds"),
+    ),
+    Option(
+        "evaluation-timeout-multiplier",
+        _number(above=0),
+        "factor for --pinchbench-evaluation-timeout",
+        1.0,
+        "FACTOR",
+        yaml=(_E + "evaluation_timeout_multiplier", _B + "evaluation_timeout_multiplier"),
+    ),
+    Option(
+        "check-timeout",
+        _SECONDS,
+        "seconds for the automated checks of one task",
+        120,
+        "SECONDS",
+        yaml=(_E + "check_timeout_seconds", _B + "check_timeout_seconds"),
+    ),
+    Option(
+        "model-check",
+        _yes_no,
+        "before the first task, try the model with one tiny request",
+        "yes",
+        yaml=(_E + "model_check",),
+    ),
+    Option(
+        "judge-check",
+        _yes_no,
+        "before the first task, try the judge with one tiny request",
+        "yes",
+        yaml=(_E + "judge_check",),
+    ),
+    Option(
+        "keep-going",
+        _yes_no,
+        "go on when the sanity task scores 0",
+        "no",
+        yaml=(_E + "keep_going",),
+    ),
+    Option(
+        "budget-usd",
+        _number(above=0),
+        "start no further task once the run has cost this much (default: no limit)",
+        metavar="USD",
+        yaml=(_E + "budget_usd",),
+    ),
+    # what comes out
+    Option(
+        "results-dir",
+        _path,
+        "where runs are recorded",
+        "pinchbench-results",
+        "DIR",
+        yaml=(_E + "results_dir",),
+    ),
+    Option(
+        "keep-workspace",
+        _yes_no,
+        "keep what the agent left in the workspace with the records",
+        "yes",
+        yaml=(_E + "keep_workspace",),
+    ),
+    Option(
+        "resume",
+        _run_directory,
+        "go on with an earlier run: its directory, or latest",
+        metavar="RUN_DIR",
+    ),
+    Option(
+        "regrade",
+        _path,
+        "grade the kept work of an earlier run again, without running an agent",
+        metavar="RUN_DIR",
+    ),
+    Option(
+        "merge",
+        _paths,
+        "put the records of several runs of parts of a suite together",
+        metavar="RUN_DIR",
+        several=True,
+    ),
+    Option(
+        "compare",
+        _paths,
+        "compare with an earlier run: its directory or summary.json; may be given again",
+        metavar="RUN",
+        several=True,
+    ),
+    Option(
+        "compare-fail",
+        _FRACTION,
+        "fail when the mean is significantly lower than the compared run's, by this much or more",
+        metavar="DROP",
+    ),
+    Option(
+        "fail-under",
+        _FRACTION,
+        "let the mean score decide the exit code: fail when it is lower (0.8)",
+        metavar="MEAN",
+        yaml=(_E + "fail_under",),
+    ),
+    Option(
+        "pass-mark",
+        _FRACTION,
+        "score at which a task passes",
+        1.0,
+        "SCORE",
+        yaml=(_E + "pass_mark",),
+    ),
+)
+
+# What users of the reference have in their files, and what to tell them.
+_WITHOUT_EFFECT = ("skill_dir", "skill_package_url", "skill_package_sha256", "sync_skill_dir")
+_WITHOUT_EFFECT_WARNING = (
+    f"{', '.join(_WITHOUT_EFFECT)} have no effect as parameters; what does have one:"
+    " --pinchbench-skill-dir, the environment variable PINCHBENCH_SKILL_DIR,"
+    " and skill_repo_url with skill_repo_tag"
+)
+_INSTEAD = {
+    "verifier_timeout_multiplier": "is not a setting; set judge_timeout_seconds"
+    " (--pinchbench-judge-timeout), the seconds for one request to the judge, instead",
+    **dict.fromkeys(
+        ("concurrency", "task_concurrency", "max_concurrency"),
+        "is not a setting; pytest-xdist runs tasks side by side: pytest -n 4",
+    ),
+}
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Register ``--pinchbench``, every option of the table, and their ini values."""
+    group = parser.getgroup("pinchbench", "PinchBench: measure a model behind an OpenClaw agent")
+    group.addoption(
+        "--pinchbench", action="store_true", help="run PinchBench instead of the project's tests"
+    )
+    for option in OPTIONS:
+        shape: dict[str, Any] = {"metavar": option.metavar}
+        if option.read is _yes_no:
+            # a bare option means yes
+            shape = {"nargs": "?", "const": "yes", "metavar": "yes|no"}
+        elif option.several:
+            shape["action"] = "append"
+        text = option.help
+        if option.default is not None:
+            text += f" (default: {option.default})"
+        group.addoption(
+            f"--pinchbench-{option.name}", dest=f"pinchbench_{option.key}", help=text, **shape
+        )
+        parser.addini(f"pinchbench_{option.key}", text, default=None)
+
+
+def add_model_option(parser: pytest.Parser) -> None:
+    """Register the bare ``--model``, for runs that say ``--pinchbench``.
+
+    ``ValueError`` when the project has an option of that name.
+    """
+    group = parser.getgroup("pinchbench")
+    group.addoption(
+        "--model", dest="pinchbench_model", metavar="ID", help="short for --pinchbench-model"
+    )
+
+
+class _Given(NamedTuple):
+    """A value as its source has it."""
+
+    raw: Any
+    origin: str
+    base: Path
+    """What a relative path is meant from."""
+
+
+_Level = dict[str, _Given]
+"""All that one source gives, by the option's name."""
+
+
+def resolve(config: pytest.Config, environ: Mapping[str, str]) -> Settings:
+    """The run's settings, validated. Raises ``SettingsError``.
+
+    ``environ`` is the user's environment (``os.environ``).
+    """
+    from pytest_pinchbench.environments.recipes import SECRET_NAME
+
+    warnings: list[str] = []
+    levels = [
+        _with_params(_from_command_line(config), warnings),
+        _from_environment(config, environ),
+        _with_params(_from_ini(config), warnings),
+    ]
+    file = _ConfigFile.read(_merge(levels).get("config"), warnings)
+    levels += [file.model(_merge(levels).get("model")), file.level]
+    given = _merge(levels)
+    if "model" in given and "model" in levels[3]:
+        given["model"] = levels[3]["model"]  # the entry's id, where its name was given
+    if "data-dir" not in given:
+        given["data-dir"] = _Given(_user_data_dir(), "default", Path())
+    values = {option.key: _value(option, given, config) for option in OPTIONS}
+    if not values["model"] and not _needs_no_model(config, values):
+        raise SettingsError(
+            "no model to measure; give --model ID or set MODEL_NAME"
+            " (and --pinchbench-model-base-url and MODEL_API_KEY for an endpoint of your own)"
+            + file.models_hint()
+        )
+    spec = ModelSpec(
+        id=values["model"] or "",
+        base_url=values["model_base_url"],
+        api_key=values["model_api_key"],
+        api_protocol=values["model_api_protocol"],
+        params=values["model_params"] or {},
+    )
+    evaluation_timeout = values["evaluation_timeout"]
+    if evaluation_timeout is not None:
+        evaluation_timeout *= values["evaluation_timeout_multiplier"]
+    return Settings(
+        suite=values["suite"],
+        limit=values["limit"],
+        sample_ids=values["sample_ids"] or (),
+        skill_dir=values["skill_dir"],
+        skill_repo_url=values["skill_repo_url"],
+        skill_repo_tag=values["skill_repo_tag"],
+        data_dir=values["data_dir"],
+        model=spec,
+        context_window=values["context_window"],
+        max_tokens=values["max_tokens"],
+        judge=_judge(spec, values, given, warnings),
+        judge_timeout=values["judge_timeout"],
+        recipe=_recipe(levels, file),
+        keep_environment=values["keep_environment"],
+        harness=values["harness"],
+        openclaw_version=values["openclaw_version"],
+        openclaw_install=values["openclaw_install"],
+        openclaw_binary=values["openclaw_binary"],
+        skip_bootstrap=values["skip_bootstrap"],
+        new_session=values["new_session"],
+        brave_api_key=values["brave_api_key"],
+        attempts=values["attempts"],
+        retries=values["retries"],
+        timeout_multiplier=values["timeout_multiplier"],
+        evaluation_timeout=evaluation_timeout,
+        model_check=values["model_check"],
+        judge_check=values["judge_check"],
+        results_dir=values["results_dir"],
+        resume=values["resume"],
+        compare=tuple(str(path) for path in values["compare"] or ()),
+        fail_under=values["fail_under"],
+        pass_mark=values["pass_mark"],
+        check_timeout=values["check_timeout"],
+        judge_transcript_limit=values["transcript_limit"],
+        regrade=values["regrade"],
+        keep_workspace=values["keep_workspace"],
+        merge=values["merge"] or (),
+        compare_fail=values["compare_fail"],
+        budget_usd=values["budget_usd"],
+        sanity_stop=not values["keep_going"],
+        show_recipe=values["show_recipe"],
+        warnings=tuple(dict.fromkeys(warnings)),
+        origins={
+            option.key: given[option.name].origin if option.name in given else "default"
+            for option in OPTIONS
+        },
+        environment_secrets=tuple(
+            text
+            for name, text in environ.items()
+            # a short value is a switch (USE_TOKEN=true) rather than a secret
+            if SECRET_NAME.search(name) and len(text) >= 8
+        ),
+    )
+
+
+def _merge(levels: Iterable[_Level]) -> _Level:
+    """What counts, given the levels from the strongest to the weakest."""
+    merged: _Level = {}
+    for level in levels:
+        merged = {**level, **merged}
+    return merged
+
+
+def _value(option: Option, given: _Level, config: pytest.Config) -> Any:
+    found = given.get(option.name)
+    if found is None:
+        if option.default is None:
+            return None
+        found = _Given(option.default, "default", config.invocation_params.dir)
+    try:
+        return option.read(found.raw, found.base)
+    except ValueError as error:
+        raise SettingsError(f"{found.origin}: {option.key} {error}") from None
+
+
+def _user_data_dir() -> str:
+    from platformdirs import user_data_dir
+
+    return user_data_dir("pytest-pinchbench", appauthor=False)
+
+
+def _needs_no_model(config: pytest.Config, values: Mapping[str, Any]) -> bool:
+    reports = ("compare", "merge", "regrade", "show_recipe")
+    return config.option.collectonly or any(values[name] for name in reports)
+
+
+def _judge(
+    model: ModelSpec, values: Mapping[str, Any], given: _Level, warnings: list[str]
+) -> ModelSpec | None:
+    """The judge; its connection fields that are left out are those of the model under test."""
+    fields = ("base_url", "api_key", "api_protocol", "params")
+    if not values["judge_model"]:
+        for name in fields:
+            if values[f"judge_{name}"]:
+                origin = given[f"judge-{name.replace('_', '-')}"].origin
+                raise SettingsError(
+                    f"{origin}: there is a judge {name} but no judge; give its id with"
+                    " --pinchbench-judge-model, JUDGE_MODEL_NAME, or as id of judge_model"
+                )
+        return None
+    judge = ModelSpec(
+        id=values["judge_model"],
+        base_url=values["judge_base_url"] or model.base_url,
+        api_key=values["judge_api_key"] or model.api_key,
+        api_protocol=values["judge_api_protocol"] or model.api_protocol,
+        params=values["judge_params"] or {},
+    )
+    lent = judge.api_key and not values["judge_api_key"]
+    if lent and judge.base_url and _host(judge.base_url) != _host(model.base_url or ""):
+        warnings.append(
+            f"the judge at {_host(judge.base_url)} is sent the API key of the model under test,"
+            " since it has none of its own (JUDGE_MODEL_API_KEY)"
+        )
+    return judge
+
+
+# The sources, from the strongest to the weakest.
+
+
+def _from_command_line(config: pytest.Config) -> _Level:
+    base = config.invocation_params.dir
+    level: _Level = {}
+    for option in OPTIONS:
+        raw = config.getoption(f"pinchbench_{option.key}")
+        if raw is not None:
+            level[option.name] = _Given(raw, f"--pinchbench-{option.name}", base)
+    return level
+
+
+def _from_environment(config: pytest.Config, environ: Mapping[str, str]) -> _Level:
+    level: _Level = {}
+    for option in OPTIONS:
+        for name in option.env:
+            if environ.get(name, "").strip():
+                origin = f"environment variable {name}"
+                level[option.name] = _Given(environ[name], origin, config.invocation_params.dir)
+                break
+    return level
+
+
+def _from_ini(config: pytest.Config) -> _Level:
+    base = config.inipath.parent if config.inipath else config.invocation_params.dir
+    file = config.inipath.name if config.inipath else "ini"
+    level: _Level = {}
+    for option in OPTIONS:
+        raw = config.getini(f"pinchbench_{option.key}")
+        if raw is not None and raw.strip():
+            level[option.name] = _Given(raw, f"{file} (pinchbench_{option.key})", base)
+    return level
+
+
+def _with_params(level: _Level, warnings: list[str]) -> _Level:
+    """The level with the fields of its ``params``, over which its own options count."""
+    if "params" not in level:
+        return level
+    raw, origin, base = level["params"]
+    try:
+        fields = _json_mapping(raw, base)
+    except ValueError as error:
+        raise SettingsError(f"{origin}: params {error}") from None
+    prefix = _B.rstrip(".")
+
+    def origin_of(place: str) -> str:
+        return f"{origin} ({place.removeprefix(_B)})"
+
+    return {**_take(fields, prefix, origin_of, base, warnings), **level}
+
+
+class _ConfigFile(NamedTuple):
+    """The YAML file of ``--pinchbench-config``."""
+
+    name: str
+    level: _Level
+    models: Mapping[str, _Level]
+    """The entries of ``models``, by name."""
+    environment: Callable[[str], Layer | None]
+    """The section of ``environments`` for a kind."""
+
+    @classmethod
+    def read(cls, given: _Given | None, warnings: list[str]) -> _ConfigFile:
+        """Raises ``SettingsError``. No file is as good as an empty one."""
+        if given is None:
+            return cls("", {}, {}, lambda kind: None)
+        from pytest_pinchbench.environments.recipes import layer_of, recipe_names
+        from pytest_pinchbench.yamldoc import YamlError, parse
+
+        try:
+            path = _path(given.raw, given.base)
+            document = parse(path.read_text("utf-8"))
+        except OSError as error:
+            reason = error.strerror or error
+            raise SettingsError(f"{given.origin}: cannot read {given.raw}: {reason}") from None
+        except UnicodeDecodeError:
+            raise SettingsError(f"{given.origin}: {given.raw} is not UTF-8 text") from None
+        except YamlError as error:
+            raise SettingsError(f"{given.raw}:{error.line}: {error.reason}") from None
+        except ValueError as error:
+            raise SettingsError(f"{given.origin}: config {error}") from None
+        tree = dict(_mapping(document.value, str(given.raw)))
+
+        def origin_of(place: str) -> str:
+            return f"{path.name}:{document.line(*place.split('.'))} ({place})"
+
+        models = dict(_models(tree.pop("models", None), path, document, warnings))
+        kinds = _mapping(tree.pop("environments", None), origin_of("environments"))
+        for kind in kinds:
+            if kind not in recipe_names() and (hint := nearest(kind, recipe_names())):
+                raise SettingsError(f"{origin_of(f'environments.{kind}')}: unknown kind{hint}")
+
+        def environment(kind: str) -> Layer | None:
+            if kinds.get(kind) is None:
+                return None
+            return layer_of(document, path.name, ("environments", kind))
+
+        level = _take(tree, "", origin_of, path.parent, warnings)
+        return cls(path.name, level, models, environment)
+
+    def model(self, wanted: _Given | None) -> _Level:
+        """The entry of ``models`` for the model under test: the one it names, or the only one."""
+        if wanted is None and len(self.models) == 1:
+            return dict(next(iter(self.models.values())))
+        if wanted is None:
+            return {}
+        for name, entry in self.models.items():
+            if wanted.raw in (name, entry["model"].raw):
+                return dict(entry)
+        return {}
+
+    def models_hint(self) -> str:
+        return f"; {self.name} has: {', '.join(self.models)}" if self.models else ""
+
+
+def _recipe(levels: list[_Level], file: _ConfigFile) -> Recipe:
+    """The recipe of the strongest source that names a recipe or a kind of environment."""
+    from pytest_pinchbench.environments.recipes import Layer, load_recipe
+
+    default: _Level = {"env": _Given("docker", "default", Path())}
+    level = next((level for level in levels if "recipe" in level or "env" in level), default)
+    named = level.get("recipe") or level["env"]
+    try:
+        source = _text(named.raw, named.base)
+    except ValueError as error:
+        raise SettingsError(f"{named.origin}: the name of the sandbox {error}") from None
+    given = _merge(levels)
+    over = [
+        Layer({option.replace("-", "_"): given[option].raw}, lambda *_, o=given[option].origin: o)
+        for option in ("image", "workspace-root")
+        if option in given
+    ]
+    recipe = load_recipe(source, named.base, by_kind=file.environment, given=over)
+    wanted = level.get("env")
+    if wanted and wanted.raw != recipe.environment:
+        raise SettingsError(
+            f"{wanted.origin} asks for {wanted.raw}, but {named.origin} names the recipe"
+            f" {recipe.name}, which is for {recipe.environment}; give only one of them"
+        )
+    return recipe
+
+
+# Trees of settings, from YAML or JSON.
+
+_PLACES = {place: option.name for option in OPTIONS for place in option.yaml}
+
+
+def _take(
+    tree: Mapping[Any, Any],
+    prefix: str,
+    origin_of: Callable[[str], str],
+    base: Path,
+    warnings: list[str],
+) -> _Level:
+    """What the tree below the place ``prefix`` gives. Raises ``SettingsError``.
+
+    A key without a value (null) gives nothing.
+    """
+    level: _Level = {}
+    for key, raw in tree.items():
+        place = f"{prefix}.{key}" if prefix else str(key)
+        found: _Level = {}
+        if place in _PLACES:
+            if raw is not None:
+                found = {_PLACES[place]: _Given(raw, origin_of(place), base)}
+        elif _below(place):
+            if place == _B + "judge_model" and isinstance(raw, str):
+                raw = {"id": raw}
+            found = _take(_mapping(raw, origin_of(place)), place, origin_of, base, warnings)
+        else:
+            _meet_unknown(place, origin_of, warnings)
+        for name in found.keys() & level.keys():
+            raise SettingsError(
+                f"{found[name].origin}: that is given by {level[name].origin} already"
+            )
+        level |= found
+    return level
+
+
+def _below(place: str) -> set[str]:
+    """The keys that are known below a place."""
+    prefix = f"{place}." if place else ""
+    keys = {
+        known.removeprefix(prefix).partition(".")[0]
+        for known in _PLACES
+        if known.startswith(prefix)
+    }
+    return keys | {"environments"} if not place else keys
+
+
+def _meet_unknown(place: str, origin_of: Callable[[str], str], warnings: list[str]) -> None:
+    prefix, _, key = place.rpartition(".")
+    if f"{prefix}." == _B and key in _WITHOUT_EFFECT:
+        warnings.append(_WITHOUT_EFFECT_WARNING)
+        return
+    if key in _INSTEAD:
+        raise SettingsError(f"{origin_of(place)}: {key} {_INSTEAD[key]}")
+    known = sorted(_below(prefix))
+    hint = nearest(key, known)
+    # other benchmarks and agents in a shared file are none of our business
+    if hint or prefix not in ("benchmarks", "harnesses"):
+        hint = hint or f"; there are: {', '.join(known)}"
+        raise SettingsError(f"{origin_of(place)}: unknown key {key!r}{hint}")
+
+
+def _mapping(value: Any, origin: str) -> Mapping[Any, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise SettingsError(f"{origin}: has to be a mapping (key: value)")
+    return value
+
+
+def _models(
+    section: Any, path: Path, document: Document, warnings: list[str]
+) -> Iterator[tuple[str, _Level]]:
+    """The entries of ``models``: a mapping by name, or a list with an ``id`` in each."""
+    if isinstance(section, list):
+        entries: Iterable[tuple[Any, Any]] = enumerate(section)
+    else:
+        entries = _mapping(section, f"{path.name} (models)").items()
+    for step, entry in entries:
+
+        def origin_of(place: str, step: Any = step) -> str:
+            below = place.split(".")[2:]
+            line = document.line("models", step, *below)
+            return f"{path.name}:{line} ({'.'.join(['models', str(step), *below])})"
+
+        fields = dict(_mapping(entry, origin_of("models.*")))
+        name = fields.pop("name", None)
+        model_id = fields.pop("id", None) or name or step
+        if isinstance(section, dict):
+            name = step
+        if not isinstance(model_id, str):
+            raise SettingsError(f"{origin_of('models.*')}: the model has no id, or it is no text")
+        level = _take(fields, "models.*", origin_of, path.parent, warnings)
+        level["model"] = _Given(model_id, origin_of("models.*.id"), path.parent)
+        yield str(name or model_id), level
+
+
+# Secrets that hide in other values.
+
+
+def _url_secrets(url: str) -> list[str]:
+    from urllib.parse import parse_qsl, urlsplit
+
+    from pytest_pinchbench.environments.recipes import SECRET_NAME
+
+    parts = urlsplit(url)
+    found = [text for name, text in parse_qsl(parts.query) if SECRET_NAME.search(name)]
+    if parts.password:
+        found.append(parts.password)
+    elif parts.username and parts.scheme.startswith("http"):
+        found.append(parts.username)  # https://TOKEN@host/
+    return found
+
+
+def _public_url(url: str) -> str:
+    """The URL without user, password and query."""
+    from urllib.parse import urlsplit, urlunsplit
+
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def _host(url: str) -> str:
+    from urllib.parse import urlsplit
+
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def _params_secrets(params: Any, name: str = "") -> Iterator[str]:
+    """Texts below a name that is one of a secret: ``{"headers": {"Authorization": ...}}``."""
+    from pytest_pinchbench.environments.recipes import SECRET_NAME
+
+    if isinstance(params, Mapping):
+        for key, value in params.items():
+            yield from _params_secrets(value, str(key))
+    elif isinstance(params, list):
+        for value in params:
+            yield from _params_secrets(value, name)
+    elif isinstance(params, str) and SECRET_NAME.search(name):
+        yield params.split()[-1] if params.split() else ""  # "Bearer KEY" is about the KEY
