@@ -1,1 +1,73 @@
-"""A small suite and a scripted model: the tool tried out without a key or an account."""
+"""A small suite and a scripted model: the tool tried out without a key or an account.
+
+``pytest --pinchbench -p pytest_pinchbench.demo`` runs it. What the command line leaves open is
+then the demo's: its suite, its model, the ``local`` environment. Variables such as MODEL_NAME,
+the ini file and a YAML file do not count for these, so that a demo among the settings of a real
+project shows the same numbers as anywhere, and costs nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+SUITE = Path(__file__).with_name("suite")
+SCRIPT = Path(__file__).with_name("script.yaml")
+
+FAIL_UNDER = "0.7"
+"""The scripted model does not pass every task, and a demo that goes well has to exit with 0."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Fill in what the command line leaves open, before the settings are read from it.
+
+    xdist's workers get their settings, and with them the address of the model, from the
+    process that started them.
+    """
+    if not config.getoption("pinchbench", False) or hasattr(config, "workerinput"):
+        return
+    if not config.option.pinchbench_recipe:
+        _fill_in(config, env="local")
+    _fill_in(config, skill_dir=str(SUITE))
+    if config.option.pinchbench_model or config.option.pinchbench_model_base_url:
+        # a model of the user's own is not judged by a script that has never seen its work
+        return
+    _start_model(config)
+
+
+def _start_model(config: pytest.Config) -> None:
+    import secrets
+
+    from pytest_pinchbench.demo.model import ScriptedModel
+    from pytest_pinchbench.demo.script import load_script
+
+    # a container reaches this machine through another interface than the loopback's; a key
+    # keeps everyone else out
+    host = "127.0.0.1" if config.option.pinchbench_env == "local" else "0.0.0.0"
+    key = secrets.token_urlsafe(24)
+    model = ScriptedModel(load_script(SCRIPT), host, api_key=key).start()
+    config.add_cleanup(model.close)
+    _fill_in(
+        config,
+        model="demo/scripted",
+        model_base_url=model.url,
+        model_api_key=key,
+        model_api_protocol="openai-chat",
+        fail_under=FAIL_UNDER,
+    )
+    if not config.option.pinchbench_judge_model:
+        _fill_in(
+            config,
+            judge_model="demo/judge",
+            judge_base_url=model.url,
+            judge_api_key=key,
+            judge_api_protocol="openai-chat",
+        )
+
+
+def _fill_in(config: pytest.Config, **values: str) -> None:
+    for name, value in values.items():
+        if getattr(config.option, f"pinchbench_{name}") is None:
+            setattr(config.option, f"pinchbench_{name}", value)

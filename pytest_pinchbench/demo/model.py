@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from pytest_pinchbench.demo import SCRIPT
 from pytest_pinchbench.demo.script import (
     Answer,
     Audience,
@@ -27,8 +28,6 @@ from pytest_pinchbench.demo.script import (
     load_script,
 )
 from pytest_pinchbench.demo.wire import PROTOCOLS, Reply, WireProtocol
-
-DEMO_SCRIPT = Path(__file__).with_name("script.yaml")
 
 
 @dataclass(frozen=True)
@@ -303,7 +302,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m pytest_pinchbench.demo.model",
         description="A model endpoint that answers from a script, for trying things out.",
     )
-    parser.add_argument("--script", type=Path, default=DEMO_SCRIPT, help="default: the demo's")
+    parser.add_argument("--script", type=Path, default=SCRIPT, help="default: the demo's")
     parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 for use from containers")
     parser.add_argument("--port", type=int, default=0, help="default: a free one")
     parser.add_argument("--api-key", help="refuse requests without this key")
