@@ -1,27 +1,30 @@
-"""Every option: where its value comes from, what is valid, and the one frozen Settings.
+"""Every option: where its value comes from, and the one frozen Settings.
 
-:data:`OPTIONS` is the table: a row is a command line option ``--pinchbench-NAME``, an ini
-value ``pinchbench_NAME``, perhaps environment variables, and places in the YAML file. A value
-is taken from the command line, else from the environment, the ini file, the YAML file, or is
-the row's default.
-
-This module is imported by every pytest of a project that has the plugin installed, so it
-imports nothing heavy by itself.
+A value is taken from the command line, else from the environment, the ini file, the YAML file
+of ``--pinchbench-config``, or is the default that the table of options has for it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_pinchbench.environments import Recipe
 from pytest_pinchbench.issues import SettingsError
+from pytest_pinchbench.option_table import (
+    BENCHMARK,
+    OPTIONS,
+    Option,
+    add_model_option,
+    add_options,
+    read_mapping,
+    read_path,
+    read_text,
+)
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.spelling import nearest
 
@@ -31,8 +34,9 @@ if TYPE_CHECKING:
     from pytest_pinchbench.environments.recipes import Layer
     from pytest_pinchbench.yamldoc import Document
 
+__all__ = ["ModelSpec", "Protocol", "Settings", "add_model_option", "add_options", "resolve"]
+
 Protocol = Literal["openai-chat", "openai-responses", "anthropic"]
-INSTALL_STRATEGIES = ("auto", "preinstalled", "install_if_missing", "install_always", "upload")
 
 
 @dataclass(frozen=True)
@@ -171,577 +175,6 @@ class Settings:
         return cls(**given)
 
 
-# Readers: what is valid. Each takes a value as its source has it (text, or a YAML or JSON
-# value) and the folder that relative paths are meant from. ValueError completes "OPTION ...".
-
-Reader = Callable[[Any, Path], Any]
-
-
-def _text(raw: Any, base: Path) -> str:
-    # the value is not quoted in the message: it may be a key
-    if not isinstance(raw, str):
-        raise ValueError("has to be text; in YAML, put it in quotes")
-    if not raw.strip():
-        raise ValueError("is empty")
-    if not raw.strip().isprintable():
-        raise ValueError("holds a line break or a control character")
-    return raw.strip()
-
-
-def _path(raw: Any, base: Path) -> Path:
-    return Path(base, Path(_text(raw, base)).expanduser())
-
-
-def _run_directory(raw: Any, base: Path) -> str:
-    """A path, as text; ``latest`` is the newest run in the results directory."""
-    return raw if raw == "latest" else str(_path(raw, base))
-
-
-def _url(raw: Any, base: Path) -> str:
-    url = _text(raw, base)
-    if not re.match(r"https?://[^/?#\s]+", url) or re.search(r"\s", url):
-        raise ValueError("has to be a URL that begins with http:// or https://")
-    return url.rstrip("/")
-
-
-def _yes_no(raw: Any, base: Path) -> bool:
-    words = {"yes": True, "true": True, "on": True, "1": True}
-    words |= {"no": False, "false": False, "off": False, "0": False}
-    word = str(raw).lower()
-    if word not in words:
-        raise ValueError(
-            f"has to be yes or no, not {raw!r} (on the command line, write a value with '=')"
-        )
-    return words[word]
-
-
-def _whole_number(least: int) -> Reader:
-    def read(raw: Any, base: Path) -> int:
-        try:
-            if isinstance(raw, (bool, float)):
-                raise ValueError
-            number = int(raw)
-        except (TypeError, ValueError):
-            raise ValueError(f"has to be a whole number, not {raw!r}") from None
-        if number < least:
-            raise ValueError(f"has to be {least} or more, not {number}")
-        return number
-
-    return read
-
-
-def _number(*, above: float | None = None, least: float = 0, most: float = math.inf) -> Reader:
-    def read(raw: Any, base: Path) -> float:
-        try:
-            if isinstance(raw, bool):
-                raise ValueError
-            number = float(raw)
-        except (TypeError, ValueError):
-            raise ValueError(f"has to be a number, not {raw!r}") from None
-        if not math.isfinite(number) or number < least or number > most:
-            limits = f"from {least} to {most}" if math.isfinite(most) else f"of {least} or more"
-            raise ValueError(f"has to be a finite number {limits}, not {raw!r}")
-        if above is not None and number <= above:
-            raise ValueError(f"has to be more than {above}, not {raw!r}")
-        return number
-
-    return read
-
-
-def _choice(*known: str) -> Reader:
-    def read(raw: Any, base: Path) -> str:
-        if raw in known:
-            return str(raw)
-        raise ValueError(f"has to be one of {', '.join(known)}, not {raw!r}{nearest(raw, known)}")
-
-    return read
-
-
-def _json_mapping(raw: Any, base: Path) -> dict[str, Any]:
-    if isinstance(raw, str):
-        try:
-            raw = json.loads(raw)
-        except ValueError as error:
-            raise ValueError(f"has to be a JSON object: {error}") from None
-    if not isinstance(raw, dict):
-        raise ValueError("has to be a mapping (as JSON: an object)")
-    try:
-        json.dumps(raw, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"holds a value that JSON does not have: {error}") from None
-    return raw
-
-
-def _words(raw: Any, base: Path) -> tuple[str, ...]:
-    """Words in order: a list, or text with commas or line breaks between them."""
-    parts = raw if isinstance(raw, (list, tuple)) else [raw]
-    words = [
-        word.strip()
-        for part in parts
-        for word in re.split(r"[,\n]", _one_text(part))
-        if word.strip()
-    ]
-    if not words:
-        raise ValueError("is empty")
-    return tuple(dict.fromkeys(words))
-
-
-def _one_text(part: Any) -> str:
-    if not isinstance(part, str):
-        raise ValueError(f"has to be text or a list of text, not {part!r}")
-    return part
-
-
-def _suite(raw: Any, base: Path) -> str | tuple[str, ...]:
-    if isinstance(raw, str) and raw.strip() in ("all", "automated-only"):
-        return raw.strip()
-    return _words(raw, base)
-
-
-def _paths(raw: Any, base: Path) -> tuple[Path, ...]:
-    # given as options, paths come as a list and may hold commas
-    parts = raw if isinstance(raw, (list, tuple)) else _words(raw, base)
-    return tuple(_path(part, base) for part in parts)
-
-
-def _version(raw: Any, base: Path) -> str:
-    version = _text(raw, base)
-    if not re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z.+-]*", version):
-        raise ValueError(f"has to be a version such as 2026.3.22, or latest, not {version!r}")
-    return version
-
-
-class Option(NamedTuple):
-    """One row of the table."""
-
-    name: str
-    """As in ``--pinchbench-NAME``; with ``_`` for ``-`` in the ini file and in ``origins``."""
-    read: Reader
-    help: str
-    default: Any = None
-    """As a user would write it. None: the option has no value unless one is given."""
-    metavar: str | None = None
-    env: tuple[str, ...] = ()
-    """Environment variables, the first that is set and not empty counting."""
-    yaml: tuple[str, ...] = ()
-    """Places in the YAML file."""
-    secret: bool = False
-    several: bool = False
-
-    @property
-    def key(self) -> str:
-        return self.name.replace("-", "_")
-
-
-_FRACTION = _number(most=1)
-_SECONDS = _number(above=0)
-_PROTOCOL = _choice(*get_args(Protocol))
-_INSTALL = _choice(*INSTALL_STRATEGIES)
-
-# In the YAML column, B is short for the benchmark's fields, which --pinchbench-params has too.
-_B = "benchmarks.pinchbench."
-_H = "harnesses.openclaw."
-_E = "execution."
-_M = "models.*."
-
-OPTIONS: tuple[Option, ...] = (
-    # what to run
-    Option(
-        "suite",
-        _suite,
-        "tasks to run: all, automated-only, or task ids with commas between them, in that order",
-        "all",
-        "SUITE",
-        yaml=(_B + "suite",),
-    ),
-    Option(
-        "limit",
-        _whole_number(0),
-        "run only the first N of them; 0 means all",
-        0,
-        "N",
-        yaml=(_B + "limit",),
-    ),
-    Option(
-        "sample-ids",
-        _words,
-        "of those, run only these task ids, with commas between them, in that order",
-        metavar="IDS",
-        yaml=(_B + "sample_ids",),
-        several=True,
-    ),
-    Option(
-        "skill-dir",
-        _path,
-        "skill checkout that holds tasks/ and assets/; without it, the skill repository is cloned",
-        metavar="DIR",
-        env=("PINCHBENCH_SKILL_DIR", "AGENTCOMPASS_PINCHBENCH_SKILL_DIR"),
-    ),
-    Option(
-        "skill-repo-url",
-        _text,
-        "git repository to clone the suite from",
-        "https://github.com/pinchbench/skill.git",
-        "URL",
-        yaml=(_B + "skill_repo_url",),
-    ),
-    Option("skill-repo-tag", _text, "tag to clone", "v1.1.0", "TAG", yaml=(_B + "skill_repo_tag",)),
-    Option(
-        "data-dir",
-        _path,
-        "where clones and installed OpenClaw versions are kept"
-        " (default: this user's data directory)",
-        metavar="DIR",
-        yaml=(_E + "data_dir",),
-    ),
-    Option(
-        "params",
-        _json_mapping,
-        'settings of the benchmark as JSON: {"suite": ..., "judge_model": {"id": ...}, ...};'
-        " an option given beside it counts more",
-        metavar="JSON",
-    ),
-    Option("config", _path, "YAML file with settings", metavar="FILE"),
-    # model under test
-    Option(
-        "model",
-        _text,
-        "model under test: its id, or the name of an entry of models in the YAML file;"
-        " also --model",
-        metavar="ID",
-        env=("MODEL_NAME",),
-    ),
-    Option(
-        "model-base-url",
-        _url,
-        "endpoint of the model; without it, the id goes to OpenClaw as it is (openrouter/...)",
-        metavar="URL",
-        env=("MODEL_BASE_URL",),
-        yaml=(_M + "base_url",),
-    ),
-    Option(
-        "model-api-key",
-        _text,
-        "API key of the model; better given as MODEL_API_KEY, which no process list shows",
-        metavar="KEY",
-        env=("MODEL_API_KEY",),
-        yaml=(_M + "api_key",),
-        secret=True,
-    ),
-    Option(
-        "model-api-protocol",
-        _PROTOCOL,
-        "openai-chat, openai-responses or anthropic",
-        "openai-chat",
-        "PROTOCOL",
-        yaml=(_M + "api_protocol",),
-    ),
-    Option(
-        "model-params",
-        _json_mapping,
-        "parameters for every request to the model, as JSON",
-        metavar="JSON",
-        yaml=(_M + "params",),
-    ),
-    Option(
-        "context-window",
-        _whole_number(1),
-        "tokens that OpenClaw takes the model's context to hold; it compacts longer talks",
-        250_000,
-        "TOKENS",
-        yaml=(_M + "context_window", _H + "context_window"),
-    ),
-    Option(
-        "max-tokens",
-        _whole_number(1),
-        "tokens that one answer of the model may have",
-        8192,
-        "TOKENS",
-        yaml=(_M + "max_tokens", _H + "max_tokens"),
-    ),
-    # judge
-    Option(
-        "judge-model",
-        _text,
-        "id of the model that judges llm_judge and hybrid tasks",
-        metavar="ID",
-        env=("JUDGE_MODEL_NAME",),
-        yaml=(_B + "judge_model.id",),
-    ),
-    Option(
-        "judge-base-url",
-        _url,
-        "endpoint of the judge (default: that of the model)",
-        metavar="URL",
-        env=("JUDGE_MODEL_BASE_URL",),
-        yaml=(_B + "judge_model.base_url",),
-    ),
-    Option(
-        "judge-api-key",
-        _text,
-        "API key of the judge (default: that of the model); better given as JUDGE_MODEL_API_KEY",
-        metavar="KEY",
-        env=("JUDGE_MODEL_API_KEY",),
-        yaml=(_B + "judge_model.api_key",),
-        secret=True,
-    ),
-    Option(
-        "judge-api-protocol",
-        _PROTOCOL,
-        "protocol of the judge (default: that of the model)",
-        metavar="PROTOCOL",
-        yaml=(_B + "judge_model.api_protocol",),
-    ),
-    Option(
-        "judge-params",
-        _json_mapping,
-        "parameters for every request to the judge, as JSON",
-        metavar="JSON",
-        yaml=(_B + "judge_model.params",),
-    ),
-    Option(
-        "judge-timeout",
-        _SECONDS,
-        "seconds for one request to the judge",
-        360,
-        "SECONDS",
-        yaml=(_B + "judge_timeout_seconds",),
-    ),
-    Option(
-        "transcript-limit",
-        _whole_number(1000),
-        "characters of a transcript that the judge is shown at most",
-        60_000,
-        "N",
-        yaml=(_B + "transcript_limit",),
-    ),
-    # sandbox
-    Option(
-        "env",
-        _text,
-        "kind of sandbox: local, docker, daytona, modal, or that of a plugin",
-        "docker",
-        "KIND",
-        yaml=(_E + "environment",),
-    ),
-    Option(
-        "recipe",
-        _text,
-        "recipe of the sandbox: a name, or a YAML file (default: the one called as the kind)",
-        metavar="NAME|FILE",
-        yaml=(_E + "recipe",),
-    ),
-    Option("image", _text, "image of the sandbox, whatever the recipe says", metavar="IMAGE"),
-    Option(
-        "workspace-root",
-        _text,
-        "folder in the sandbox where workspaces are made, whatever the recipe says",
-        metavar="DIR",
-    ),
-    Option(
-        "keep-environment",
-        _yes_no,
-        "leave sandboxes in place, and say how to get in and how to remove them",
-        "no",
-        yaml=(_E + "keep_environment",),
-    ),
-    Option(
-        "show-recipe",
-        _yes_no,
-        "print the recipe that would be used, and where each value comes from",
-        "no",
-    ),
-    # agent
-    Option(
-        "harness", _text, "agent that runs the tasks: openclaw, or that of a plugin", "openclaw"
-    ),
-    Option(
-        "openclaw-version",
-        _version,
-        "OpenClaw release to install, or to insist on",
-        metavar="VERSION",
-        yaml=(_H + "version", _H + "openclaw_version"),
-    ),
-    Option(
-        "openclaw-install",
-        _INSTALL,
-        "auto, preinstalled, install_if_missing, install_always or upload",
-        "auto",
-        "STRATEGY",
-        yaml=(_H + "install_strategy",),
-    ),
-    Option(
-        "openclaw-binary",
-        _text,
-        "the openclaw command in the sandbox, where it is not on PATH",
-        metavar="PATH",
-        yaml=(_H + "binary",),
-    ),
-    Option(
-        "skip-bootstrap",
-        _yes_no,
-        "keep OpenClaw from putting its own files into the workspace",
-        "no",
-        yaml=(_H + "skip_bootstrap",),
-    ),
-    Option(
-        "new-session",
-        _yes_no,
-        "begin a new session at prompts that say new_session",
-        "no",
-        yaml=(_H + "new_session",),
-    ),
-    Option(
-        "brave-api-key",
-        _text,
-        "key for OpenClaw's web search; better given as BRAVE_API_KEY",
-        metavar="KEY",
-        env=("BRAVE_API_KEY",),
-        yaml=(_H + "brave_api_key",),
-        secret=True,
-    ),
-    # how often, how long
-    Option(
-        "attempts",
-        _whole_number(1),
-        "times that each task is run; its scores are averaged",
-        1,
-        "K",
-        yaml=(_E + "attempts",),
-    ),
-    Option(
-        "retries",
-        _whole_number(0),
-        "times that an attempt without a score is tried again",
-        0,
-        "N",
-        yaml=(_E + "max_retries",),
-    ),
-    Option(
-        "timeout-multiplier",
-        _number(above=0),
-        "factor for the time that each task gives the agent",
-        1.0,
-        "FACTOR",
-        yaml=(_E + "timeout_multiplier", _B + "timeout_multiplier"),
-    ),
-    Option(
-        "evaluation-timeout",
-        _SECONDS,
-        "seconds for all of a task's grading, with repeated requests to the judge"
-        " (default: no limit)",
-        metavar="SECONDS",
-        yaml=(_E + "evaluation_timeout_seconds", _B + "evaluation_timeout_seconds"),
-    ),
-    Option(
-        "evaluation-timeout-multiplier",
-        _number(above=0),
-        "factor for --pinchbench-evaluation-timeout",
-        1.0,
-        "FACTOR",
-        yaml=(_E + "evaluation_timeout_multiplier", _B + "evaluation_timeout_multiplier"),
-    ),
-    Option(
-        "check-timeout",
-        _SECONDS,
-        "seconds for the automated checks of one task",
-        120,
-        "SECONDS",
-        yaml=(_E + "check_timeout_seconds", _B + "check_timeout_seconds"),
-    ),
-    Option(
-        "model-check",
-        _yes_no,
-        "before the first task, try the model with one tiny request",
-        "yes",
-        yaml=(_E + "model_check",),
-    ),
-    Option(
-        "judge-check",
-        _yes_no,
-        "before the first task, try the judge with one tiny request",
-        "yes",
-        yaml=(_E + "judge_check",),
-    ),
-    Option(
-        "keep-going",
-        _yes_no,
-        "go on when the sanity task scores 0",
-        "no",
-        yaml=(_E + "keep_going",),
-    ),
-    Option(
-        "budget-usd",
-        _number(above=0),
-        "start no further task once the run has cost this much (default: no limit)",
-        metavar="USD",
-        yaml=(_E + "budget_usd",),
-    ),
-    # what comes out
-    Option(
-        "results-dir",
-        _path,
-        "where runs are recorded",
-        "pinchbench-results",
-        "DIR",
-        yaml=(_E + "results_dir",),
-    ),
-    Option(
-        "keep-workspace",
-        _yes_no,
-        "keep what the agent left in the workspace with the records",
-        "yes",
-        yaml=(_E + "keep_workspace",),
-    ),
-    Option(
-        "resume",
-        _run_directory,
-        "go on with an earlier run: its directory, or latest",
-        metavar="RUN_DIR",
-    ),
-    Option(
-        "regrade",
-        _path,
-        "grade the kept work of an earlier run again, without running an agent",
-        metavar="RUN_DIR",
-    ),
-    Option(
-        "merge",
-        _paths,
-        "put the records of several runs of parts of a suite together",
-        metavar="RUN_DIR",
-        several=True,
-    ),
-    Option(
-        "compare",
-        _paths,
-        "compare with an earlier run: its directory or summary.json; may be given again",
-        metavar="RUN",
-        several=True,
-    ),
-    Option(
-        "compare-fail",
-        _FRACTION,
-        "fail when the mean is significantly lower than the compared run's, by this much or more",
-        metavar="DROP",
-    ),
-    Option(
-        "fail-under",
-        _FRACTION,
-        "let the mean score decide the exit code: fail when it is lower (0.8)",
-        metavar="MEAN",
-        yaml=(_E + "fail_under",),
-    ),
-    Option(
-        "pass-mark",
-        _FRACTION,
-        "score at which a task passes",
-        1.0,
-        "SCORE",
-        yaml=(_E + "pass_mark",),
-    ),
-)
-
 # What users of the reference have in their files, and what to tell them.
 _WITHOUT_EFFECT = ("skill_dir", "skill_package_url", "skill_package_sha256", "sync_skill_dir")
 _WITHOUT_EFFECT_WARNING = (
@@ -757,39 +190,6 @@ _INSTEAD = {
         "is not a setting; pytest-xdist runs tasks side by side: pytest -n 4",
     ),
 }
-
-
-def add_options(parser: pytest.Parser) -> None:
-    """Register ``--pinchbench``, every option of the table, and their ini values."""
-    group = parser.getgroup("pinchbench", "PinchBench: measure a model behind an OpenClaw agent")
-    group.addoption(
-        "--pinchbench", action="store_true", help="run PinchBench instead of the project's tests"
-    )
-    for option in OPTIONS:
-        shape: dict[str, Any] = {"metavar": option.metavar}
-        if option.read is _yes_no:
-            # a bare option means yes
-            shape = {"nargs": "?", "const": "yes", "metavar": "yes|no"}
-        elif option.several:
-            shape["action"] = "append"
-        text = option.help
-        if option.default is not None:
-            text += f" (default: {option.default})"
-        group.addoption(
-            f"--pinchbench-{option.name}", dest=f"pinchbench_{option.key}", help=text, **shape
-        )
-        parser.addini(f"pinchbench_{option.key}", text, default=None)
-
-
-def add_model_option(parser: pytest.Parser) -> None:
-    """Register the bare ``--model``, for runs that say ``--pinchbench``.
-
-    ``ValueError`` when the project has an option of that name.
-    """
-    group = parser.getgroup("pinchbench")
-    group.addoption(
-        "--model", dest="pinchbench_model", metavar="ID", help="short for --pinchbench-model"
-    )
 
 
 class _Given(NamedTuple):
@@ -1000,15 +400,14 @@ def _with_params(level: _Level, warnings: list[str]) -> _Level:
         return level
     raw, origin, base = level["params"]
     try:
-        fields = _json_mapping(raw, base)
+        fields = read_mapping(raw, base)
     except ValueError as error:
         raise SettingsError(f"{origin}: params {error}") from None
-    prefix = _B.rstrip(".")
 
     def origin_of(place: str) -> str:
-        return f"{origin} ({place.removeprefix(_B)})"
+        return f"{origin} ({place.removeprefix(f'{BENCHMARK}.')})"
 
-    return {**_take(fields, prefix, origin_of, base, warnings), **level}
+    return {**_take(fields, BENCHMARK, origin_of, base, warnings), **level}
 
 
 class _ConfigFile(NamedTuple):
@@ -1030,7 +429,7 @@ class _ConfigFile(NamedTuple):
         from pytest_pinchbench.yamldoc import YamlError, parse
 
         try:
-            path = _path(given.raw, given.base)
+            path = read_path(given.raw, given.base)
             document = parse(path.read_text("utf-8"))
         except OSError as error:
             reason = error.strerror or error
@@ -1083,7 +482,7 @@ def _recipe(levels: list[_Level], file: _ConfigFile) -> Recipe:
     level = next((level for level in levels if "recipe" in level or "env" in level), default)
     named = level.get("recipe") or level["env"]
     try:
-        source = _text(named.raw, named.base)
+        source = read_text(named.raw, named.base)
     except ValueError as error:
         raise SettingsError(f"{named.origin}: the name of the sandbox {error}") from None
     given = _merge(levels)
@@ -1126,7 +525,7 @@ def _take(
             if raw is not None:
                 found = {_PLACES[place]: _Given(raw, origin_of(place), base)}
         elif _below(place):
-            if place == _B + "judge_model" and isinstance(raw, str):
+            if place == f"{BENCHMARK}.judge_model" and isinstance(raw, str):
                 raw = {"id": raw}
             found = _take(_mapping(raw, origin_of(place)), place, origin_of, base, warnings)
         else:
@@ -1152,7 +551,7 @@ def _below(place: str) -> set[str]:
 
 def _meet_unknown(place: str, origin_of: Callable[[str], str], warnings: list[str]) -> None:
     prefix, _, key = place.rpartition(".")
-    if f"{prefix}." == _B and key in _WITHOUT_EFFECT:
+    if prefix == BENCHMARK and key in _WITHOUT_EFFECT:
         warnings.append(_WITHOUT_EFFECT_WARNING)
         return
     if key in _INSTEAD:
