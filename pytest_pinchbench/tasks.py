@@ -202,7 +202,7 @@ class _TaskFile:
         known = {title.lower(): title for title in _SECTIONS}
         starts = [index for index, token in enumerate(tokens) if _opens_section(token)]
         sections: dict[str, _Section] = {}
-        for start, end in zip(starts, [*starts[1:], len(tokens)], strict=True):
+        for start, end in zip(starts, [*starts[1:], len(tokens)], strict=False):
             heading_line, text_line = tokens[start].map or (0, 0)
             end_line = (tokens[end].map or (0, 0))[0] if end < len(tokens) else len(lines)
             title = tokens[start + 1].content
