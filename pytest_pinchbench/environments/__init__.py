@@ -126,6 +126,9 @@ class EnvironmentSetup:
     """Leave sandboxes in place at close, and say how to get in and how to remove them."""
     say: Callable[[str], None] = field(default=lambda message: None)
     """Prints a line for the user: a pull's progress, a warning."""
+    read_only_mounts: Mapping[Path, str] = field(default_factory=dict)
+    """Folders of this machine that every sandbox sees, read-only, at the path given, where
+    the kind can do that (a container engine on this machine); elsewhere they are absent."""
 
 
 @dataclass(frozen=True)
