@@ -1,0 +1,179 @@
+"""Reading a judge's answer. The rules are those of "The judge's answer" (README, scores).
+
+An answer that breaks them is invalid: it is never repaired, rescaled or clamped, since a
+guess would show up as a score of the model that is being judged.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+LONGEST_ANSWER = 1 << 18  # characters; the longest verdicts are a hundredth of it
+_NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+_CRITERION = re.compile(r"criterion[\s_-]?\d+", re.IGNORECASE | re.ASCII)
+
+
+class InvalidAnswer(Exception):
+    """The judge's answer has no score that can be used; the message says why."""
+
+
+class Verdict(NamedTuple):
+    total: float
+    scores: Dict[str, float]
+    notes: str
+    parsed: Dict[str, Any]  # the object as the judge wrote it
+
+
+def parse(answer: str, *, cut_off: bool = False) -> Verdict:
+    """The verdict in a judge's answer. Raises :class:`InvalidAnswer`.
+
+    ``cut_off`` says that the endpoint stopped the judge in mid-answer: what would have
+    come after the last whole object may have been the real verdict.
+    """
+    answer = _without_thinking(answer)
+    if not answer.strip():
+        raise InvalidAnswer("it has no text")
+    if len(answer) > LONGEST_ANSWER:
+        raise InvalidAnswer("it is longer than {} characters".format(LONGEST_ANSWER))
+    objects, unfinished = _objects(answer)
+    if cut_off and (unfinished or not objects):
+        raise InvalidAnswer("it was cut off before its verdict was complete")
+    if not objects:
+        raise InvalidAnswer("it has no JSON object")
+    best = max(reversed(objects), key=_likeness)  # max() gives the first among equals
+    try:
+        return _verdict(best)
+    except RecursionError:
+        raise InvalidAnswer("its JSON object is nested too deeply") from None
+
+
+def _without_thinking(answer: str) -> str:
+    """The text after the reasoning that some servers leave in it, in <think> tags.
+
+    What a judge tried out while thinking is not its verdict.
+    """
+    _, closed, rest = answer.rpartition("</think>")
+    if closed and "{" in rest:
+        return rest
+    if not closed and answer.lstrip().startswith("<think>"):
+        return ""
+    return answer
+
+
+def _objects(text: str) -> Tuple[List[Dict[str, Any]], bool]:
+    """The outermost JSON objects, in order; and whether an unfinished one comes after them."""
+    decoder = json.JSONDecoder()
+    found: List[Dict[str, Any]] = []
+    start = text.find("{")
+    unfinished = False
+    while start >= 0:
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            unfinished = True
+            end = start + 1
+        else:
+            unfinished = False
+            found.append(value)
+        start = text.find("{", end)
+    return found, unfinished
+
+
+def _likeness(value: Dict[str, Any]) -> int:
+    """How much an object looks like a verdict: criteria and a total, a total, criteria, ..."""
+    overall = value.get("overall")
+    has_total = any(value.get(key) is not None for key in ("total", "overall_score")) or (
+        isinstance(overall, dict) and overall.get("score") is not None
+    )
+    has_criteria = bool(_criteria(value))
+    has_score = value.get("score") is not None
+    if has_criteria and (has_total or has_score):
+        return 4
+    if has_total:
+        return 3
+    if has_criteria:
+        return 2
+    return 1 if has_score else 0
+
+
+def _criteria(value: Dict[str, Any]) -> Dict[str, Any]:
+    for key in ("scores", "criteria_scores"):
+        if isinstance(value.get(key), dict):
+            return dict(value[key])
+    return {
+        key: item for key, item in value.items() if _CRITERION.match(key) and isinstance(item, dict)
+    }
+
+
+def _verdict(value: Dict[str, Any]) -> Verdict:
+    scores: Dict[str, float] = {}
+    unscored: List[str] = []
+    for key, item in _criteria(value).items():
+        given = item.get("score") if isinstance(item, dict) else item
+        score = _score(given, key)
+        if score is None:
+            unscored.append(key)
+        else:
+            scores[key] = score
+    total = _score(_total(value), "the total")
+    if total is None:
+        if _total(value) is not None:
+            raise InvalidAnswer("its total is not a number: {}".format(_show(_total(value))))
+        if not scores:
+            raise InvalidAnswer("it has no total and no scores")
+        if unscored:  # a mean over the others would be a guess
+            raise InvalidAnswer(
+                "it has no total, and no score for " + ", ".join(map(_show, unscored[:5]))
+            )
+        total = math.fsum(scores.values()) / len(scores)
+    return Verdict(total, scores, _notes(value), value)
+
+
+def _total(value: Dict[str, Any]) -> Any:
+    overall = value.get("overall")
+    candidates = [value.get(key) for key in ("total", "score", "overall_score")]
+    candidates.append(overall.get("score") if isinstance(overall, dict) else None)
+    return next((item for item in candidates if item is not None), None)
+
+
+def _score(value: Any, name: str) -> Optional[float]:
+    """A score as a float; None when this is no number at all. Raises InvalidAnswer."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        number = float(value)
+    elif isinstance(value, str) and value.strip().lower().lstrip("+-") in (
+        "nan",
+        "inf",
+        "infinity",
+    ):
+        number = math.nan
+    elif isinstance(value, bool):
+        raise InvalidAnswer("{} is {}, not a number".format(_show(name), _show(value)))
+    elif isinstance(value, int):
+        number = float(value) if 0 <= value <= 1 else math.inf  # float(10**400) would raise
+    elif isinstance(value, float):
+        number = value
+    else:
+        return None
+    if not 0 <= number <= 1:  # NaN, too
+        raise InvalidAnswer("{} is {}, not a number from 0 to 1".format(_show(name), _show(value)))
+    return number + 0.0  # -0.0 is 0.0
+
+
+def _notes(value: Dict[str, Any]) -> str:
+    overall = value.get("overall")
+    candidates = [value.get(key) for key in ("notes", "justification", "reasoning")]
+    candidates.append(overall.get("summary") if isinstance(overall, dict) else None)
+    for notes in candidates:
+        if notes:
+            return notes if isinstance(notes, str) else json.dumps(notes, ensure_ascii=False)
+    return ""
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, str) and value == "the total":
+        return value
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,210 @@
+"""Sending a task to the grader in its sandbox, and reading what it says.
+
+How grading works is the grader's own affair (top-level ``grader/``). It is sent only after
+the agent has stopped, to a path the agent could not know, and runs isolated from everything
+the agent can have written; its result is taken only with a nonce that travelled on its
+standard input, as did the judge's key.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import secrets
+import time
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from pytest_pinchbench.harnesses import Usage
+from pytest_pinchbench.issues import Issue
+from pytest_pinchbench.redaction import Redactor
+
+if TYPE_CHECKING:
+    from pytest_pinchbench.environments import Sandbox
+    from pytest_pinchbench.options import ModelSpec
+    from pytest_pinchbench.tasks import Task
+
+TRANSCRIPT_LIMIT = 200_000  # characters of the transcript that a judge is shown
+_MARGIN = 30.0  # seconds beyond the grader's own deadlines: its start, and a slow machine
+_MAX_SCORE = 1.0
+
+
+@dataclass(frozen=True)
+class Grade:
+    """What grading one attempt gave.
+
+    ``score`` is 0 to ``max_score``, None when an issue is FATAL. ``parts`` holds what each of
+    ``automated`` and ``llm_judge`` gave alone, and its weight; ``debug`` the evidence (the
+    judge's raw and parsed verdict, the checks' output), under the name of its part for a
+    hybrid task. ``judge_usage`` covers all the requests that this attempt's judging took,
+    those of ``previous`` included. ``seconds`` is wall time, without ``previous``.
+    """
+
+    score: float | None
+    max_score: float
+    breakdown: Mapping[str, float]
+    notes: str
+    issues: tuple[Issue, ...]
+    debug: Mapping[str, Any]
+    parts: Mapping[str, Any]
+    judge_usage: Usage | None
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        return self.score is not None and self.score >= self.max_score
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds that the judge's endpoint asked to wait before it is asked again."""
+        judged = self.parts.get("llm_judge") or {}
+        seconds: float | None = judged.get("debug", {}).get("retry_after")
+        return seconds
+
+
+def grade(
+    sandbox: Sandbox,
+    task: Task,
+    workspace: str,
+    transcript: Iterable[Mapping[str, Any]],
+    *,
+    judge: ModelSpec | None,
+    judge_timeout: float,
+    timeout: float | None = None,
+    check_timeout: float = 120.0,
+    transcript_limit: int = TRANSCRIPT_LIMIT,
+    previous: Grade | None = None,
+) -> Grade:
+    """Grade one attempt in its sandbox, after its agent has stopped.
+
+    ``judge.base_url`` is the URL as seen from inside. ``judge_timeout`` bounds the judge's
+    request, ``check_timeout`` the automated checks, ``timeout`` all of it together (seconds).
+    ``previous``: a grade whose judge failed; only the judge is asked again. Raises
+    ``SandboxFailure``; everything else that goes wrong is an issue of the grade.
+    """
+    order = {
+        "task": {
+            "grading_type": task.grading_type,
+            "grading_weights": task.grading_weights and dict(task.grading_weights),
+            "automated_checks": task.automated_checks,
+            "prompt": task.prompt,
+            "prompts": [prompt.text for prompt in task.prompts],
+            "expected_behavior": task.expected_behavior,
+            "grading_criteria": task.grading_criteria,
+            "judge_rubric": task.judge_rubric,
+        },
+        "workspace": workspace,
+        "transcript": list(transcript),
+        "transcript_limit": transcript_limit,
+        "judge": judge and _spec(judge),
+        "judge_timeout": judge_timeout,
+        "check_timeout": check_timeout,
+        "timeout": timeout,
+        "previous": previous and previous.parts,
+    }
+    longest = check_timeout + judge_timeout
+    started = time.perf_counter()
+    result, problem = _ask_grader(
+        sandbox, order, judge, longest if timeout is None else min(timeout, longest)
+    )
+    seconds = time.perf_counter() - started
+    if result is None:
+        issue = Issue("FATAL", "grader", problem)
+        return Grade(None, _MAX_SCORE, {}, "", (issue,), {}, {}, None, seconds)
+    usage = result["judge_usage"] and Usage(**result["judge_usage"])
+    return Grade(
+        score=result["score"],
+        max_score=_MAX_SCORE,
+        breakdown=result["breakdown"],
+        notes=result["notes"],
+        issues=tuple(Issue(**issue) for issue in result["issues"]),
+        debug=result["debug"],
+        parts=result["parts"],
+        judge_usage=_sum(previous.judge_usage, usage) if previous else usage,
+        seconds=seconds,
+    )
+
+
+def check_endpoint(sandbox: Sandbox, spec: ModelSpec, *, timeout: float = 30.0) -> str | None:
+    """One tiny request from inside the sandbox, before any agent has run.
+
+    None when the endpoint answers, else what is wrong, with the endpoint's own words and what
+    to check. ``spec.params`` go along as they would with a judge.
+    """
+    order = {"check_endpoint": _spec(spec), "timeout": timeout}
+    result, problem = _ask_grader(sandbox, order, spec, timeout)
+    if result is None:
+        return problem
+    found: str | None = result["problem"]
+    return found
+
+
+def _spec(spec: ModelSpec) -> dict[str, Any]:
+    return {
+        "id": spec.id,
+        "base_url": spec.base_url,
+        "api_key": spec.api_key,
+        "api_protocol": spec.api_protocol,
+        "params": dict(spec.params),
+    }
+
+
+def _ask_grader(
+    sandbox: Sandbox, order: Mapping[str, Any], spec: ModelSpec | None, timeout: float
+) -> tuple[dict[str, Any] | None, str]:
+    """The grader's result, or None and why there is none."""
+    nonce = secrets.token_hex(16)
+    path = f"{sandbox.private_root}/{secrets.token_hex(16)}.pyz"
+    sandbox.write({path: archive()})
+    done = sandbox.exec(
+        [sandbox.python, "-I", "-S", path],
+        stdin=json.dumps({"nonce": nonce, **order}).encode(),
+        timeout=timeout + _MARGIN,
+    )
+    for line in done.stdout.splitlines():
+        if line.startswith(nonce.encode() + b" "):
+            result: dict[str, Any] = json.loads(line[len(nonce) + 1 :])
+            return result, ""
+    if done.timed_out:
+        return None, f"the grader did not end within {timeout + _MARGIN:g} s and was stopped"
+    said = Redactor([spec.api_key if spec else None]).text(done.stderr.decode(errors="replace"))
+    return None, (
+        f"the grader gave no result: {sandbox.python} ended with exit code {done.exit_code}"
+        + (f"; it says: {said.strip()[-1000:]}" if said.strip() else "")
+    )
+
+
+@cache
+def archive() -> bytes:
+    """The grader as one zip file that Python runs, the same bytes every time.
+
+    Stored, not compressed: it is small, and the sandbox's Python need not have zlib.
+    """
+    contents = {"__main__.py": b"from grader.main import main\n\nmain()\n"}
+    for source in files("pytest_pinchbench.grader").iterdir():
+        if source.name.endswith(".py"):
+            contents[f"grader/{source.name}"] = source.read_bytes()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as pyz:
+        for name, data in sorted(contents.items()):
+            pyz.writestr(zipfile.ZipInfo(name), data)  # ZipInfo's date is 1980, not today
+    return buffer.getvalue()
+
+
+def _sum(before: Usage | None, now: Usage | None) -> Usage | None:
+    if before is None or now is None:
+        return before or now
+    costs = [usage.cost_usd for usage in (before, now) if usage.cost_usd is not None]
+    return Usage(
+        input_tokens=before.input_tokens + now.input_tokens,
+        output_tokens=before.output_tokens + now.output_tokens,
+        cache_read_tokens=before.cache_read_tokens + now.cache_read_tokens,
+        cache_write_tokens=before.cache_write_tokens + now.cache_write_tokens,
+        total_tokens=before.total_tokens + now.total_tokens,
+        cost_usd=sum(costs) if costs else None,
+        request_count=before.request_count + now.request_count,
+    )
