@@ -12,12 +12,13 @@ from pytest_pinchbench import grading
 from pytest_pinchbench.grading import Grade
 from pytest_pinchbench.harnesses import AgentRun
 from pytest_pinchbench.issues import Issue, SandboxFailure
-from pytest_pinchbench.results import TaskResult, make_result
+from pytest_pinchbench.results import KeptWork, TaskResult, make_result
 from pytest_pinchbench.workspace import (
     AssetMissing,
     Workspace,
     archive_workspace,
     make_workspace,
+    restore_workspace,
     task_files,
 )
 
@@ -72,18 +73,20 @@ class _Notes:
         return any(issue.severity == "FATAL" for issue in self.issues)
 
 
-def run_attempt(task: Task, attempt: int, setup: AttemptSetup) -> TaskResult:
+def run_attempt(
+    task: Task, attempt: int, setup: AttemptSetup, kept: KeptWork | None = None
+) -> TaskResult:
     """The attempt, tried again after a FATAL as often as the retry budget allows.
 
     A failed judge is asked again in the same sandbox; anything else that is FATAL gets a
-    fresh sandbox. Raises only what ends the whole run: ``EnvironmentUnavailable``,
-    ``HarnessUnavailable``, and ``PinchBenchError`` of the endpoint checks.
+    fresh sandbox. With ``kept`` no agent runs: that work is graded again. Raises only what
+    ends the whole run (``RUN_ENDERS``).
     """
     budget = setup.settings.retries
     failed: list[_Notes] = []
     while True:
         notes = _Notes()
-        budget -= _try_once(task, setup, notes, budget)
+        budget -= _try_once(task, setup, notes, budget, kept)
         if not notes.fatal or budget <= 0 or _hopeless(notes):
             return _result(task, attempt, setup, notes, failed)
         budget -= 1
@@ -91,14 +94,25 @@ def run_attempt(task: Task, attempt: int, setup: AttemptSetup) -> TaskResult:
         failed.append(notes)
 
 
-def _try_once(task: Task, setup: AttemptSetup, notes: _Notes, retries: int) -> int:
+def _try_once(
+    task: Task, setup: AttemptSetup, notes: _Notes, retries: int, kept: KeptWork | None
+) -> int:
     """One sandbox, one agent, its grade. Returns how many of the retries the judge took."""
     try:
-        task_files(task)
+        if kept is None:
+            task_files(task)  # a missing asset is found before a sandbox is paid for
         with notes.stage("open"):
             sandbox = _open(task, setup)
         try:
-            return _in_sandbox(sandbox, task, setup, notes, retries)
+            setup.before_agent(sandbox)
+            if kept is None:
+                _work(sandbox, task, setup, notes)
+            else:
+                _take_up(sandbox, kept, notes)
+            if notes.fatal:
+                return 0
+            with notes.stage("grade"):
+                return _grade(sandbox, task, setup, notes, retries)
         finally:
             with notes.stage("close"):
                 sandbox.close()
@@ -109,27 +123,29 @@ def _try_once(task: Task, setup: AttemptSetup, notes: _Notes, retries: int) -> i
     return 0
 
 
-def _in_sandbox(
-    sandbox: Sandbox, task: Task, setup: AttemptSetup, notes: _Notes, retries: int
-) -> int:
-    settings = setup.settings
-    setup.before_agent(sandbox)
+def _work(sandbox: Sandbox, task: Task, setup: AttemptSetup, notes: _Notes) -> None:
+    """Prepare the workspace, let the agent work in it, keep what it left."""
     with notes.stage("prepare"):
-        notes.workspace = workspace = make_workspace(
+        notes.workspace = make_workspace(
             sandbox, task, lambda path: setup.harness.files(sandbox, task, path)
         )
     with notes.stage("run"):
-        timeout = task.timeout_seconds * settings.timeout_multiplier
-        notes.run = run = setup.harness.run(sandbox, task, workspace.path, timeout)
-    notes.issues += run.issues
-    if settings.keep_workspace:
+        timeout = task.timeout_seconds * setup.settings.timeout_multiplier
+        notes.run = setup.harness.run(sandbox, task, notes.workspace.path, timeout)
+    notes.issues += notes.run.issues
+    if setup.settings.keep_workspace:
         with notes.stage("keep"):
-            notes.archive, not_kept = archive_workspace(sandbox, workspace)
+            archive, not_kept = archive_workspace(sandbox, notes.workspace, setup.redactor)
+        notes.archive = archive
         notes.issues += [not_kept] if not_kept else []
-    if notes.fatal:
-        return 0
-    with notes.stage("grade"):
-        return _grade(sandbox, task, setup, notes, retries)
+
+
+def _take_up(sandbox: Sandbox, kept: KeptWork, notes: _Notes) -> None:
+    """Put an earlier attempt's workspace into the sandbox, as its agent left it."""
+    notes.run, notes.archive = kept.run, kept.archive
+    notes.issues += kept.run.issues
+    with notes.stage("prepare"):
+        notes.workspace = restore_workspace(sandbox, kept.archive, kept.workspace)
 
 
 def _grade(sandbox: Sandbox, task: Task, setup: AttemptSetup, notes: _Notes, retries: int) -> int:

@@ -1,1 +1,37 @@
-"""The hooks by which pytest runs PinchBench; each calls a session object."""
+"""The hooks by which pytest runs PinchBench.
+
+Without ``--pinchbench`` only the options are registered, and nothing else happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from pytest_pinchbench import option_table
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    option_table.add_options(parser)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser
+) -> Generator[None, object, object]:
+    """``--model`` is ours only in a run of ours, and only if the project has none itself."""
+    result = yield
+    if early_config.known_args_namespace.pinchbench:
+        _, unknown = parser.parse_known_and_unknown_args(["--model", "x"])
+        if unknown:
+            option_table.add_model_option(parser)
+    return result
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.pinchbench:
+        from pytest_pinchbench.session import start
+
+        start(config)

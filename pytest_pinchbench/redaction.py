@@ -33,6 +33,10 @@ class Redactor:
                 text = text.replace(secret, MASK)
         return text
 
+    def found_in(self, data: bytes) -> bool:
+        """Whether any secret stands in ``data`` as it is."""
+        return any(secret.encode() in data for secret in self._secrets)
+
     def json(self, value: Any) -> Any:
         """The same JSON value with every string, keys too, redacted."""
         if isinstance(value, str):

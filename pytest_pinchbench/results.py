@@ -18,15 +18,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_pinchbench.harnesses import Usage
+from pytest_pinchbench.harnesses import AgentRun, Usage
 from pytest_pinchbench.issues import RUN_ENDERS, Issue, PinchBenchError
+from pytest_pinchbench.workspace import Workspace
 
 if TYPE_CHECKING:
     from pytest_pinchbench.grading import Grade
-    from pytest_pinchbench.harnesses import AgentRun
     from pytest_pinchbench.redaction import Redactor
     from pytest_pinchbench.tasks import Task
-    from pytest_pinchbench.workspace import Workspace
 
 RESULT_SCHEMA = "pinchbench-result-1"
 RUN_SCHEMA = "pinchbench-run-1"
@@ -155,6 +154,7 @@ def _scoring(grade: Grade | None) -> Record | None:
         "max_score": grade.max_score,
         "breakdown": dict(grade.breakdown),
         "notes": grade.notes,
+        "issues": [asdict(issue) for issue in grade.issues],
         "parts": grade.parts,
         "seconds": round(grade.seconds, 3),
         "raw": {"debug": grade.debug},
@@ -207,6 +207,16 @@ def user_properties(record: Record) -> list[tuple[str, Any]]:
     return [(name, value) for name, value in properties.items() if value is not None]
 
 
+@dataclass(frozen=True)
+class KeptWork:
+    """What an earlier attempt left: enough to grade it again."""
+
+    run: AgentRun
+    archive: bytes
+    workspace: str
+    """Its path below the sandbox's workspace root."""
+
+
 class RunDirectory:
     """Where one run keeps its results; the same directory in every process of the run."""
 
@@ -250,6 +260,40 @@ class RunDirectory:
     def read(self, task_id: str, attempt: int) -> Record | None:
         """The record of one attempt, or None when there is none yet."""
         return read_record(self.attempt_dir(task_id, attempt) / "result.json")
+
+    def kept_work(self, record: Record) -> KeptWork | None:
+        """What the agent of an attempt left, or None where it is not whole: there was no
+        agent, it failed, or its workspace was not kept.
+        """
+        artifacts = record["artifacts"]
+        execution = artifacts["harness_execution"]
+        scoring = record["meta"]["benchmark"]["scoring"]
+        of_grading = scoring["issues"] if scoring else []
+        issues = tuple(Issue(**one) for one in record["issues"] if one not in of_grading)
+        fatal = any(issue.severity == "FATAL" for issue in issues)
+        if execution is None or artifacts["workspace"] is None or fatal:
+            return None
+        folder = self.attempt_dir(record["task_id"], record["attempt"])
+
+        def text(name: str) -> str:
+            return (folder / name).read_text(encoding="utf-8")
+
+        run = AgentRun(
+            transcript=tuple(
+                json.loads(line) for line in text(execution["transcript"]).splitlines()
+            ),
+            trajectory=json.loads(text(record["trajectory"])),
+            usage=Usage(**record["usage"]),
+            final_answer=record["final_answer"],
+            timed_out=record["timed_out"],
+            execution_time=record["execution_time"],
+            stdout=text(execution["stdout"]),
+            stderr=text(execution["stderr"]),
+            version=execution["version"],
+            issues=issues,
+        )
+        archive = (folder / artifacts["workspace"]).read_bytes()
+        return KeptWork(run, archive, Workspace(artifacts["workspace_path"]).relative)
 
     def records(self) -> list[Record]:
         """Every record there is, in order of task id and attempt."""

@@ -78,7 +78,9 @@ class ControllerHooks:
         self.run.select([item.nodeid for item in session.items])
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        return self.run.warnings()
+        if self.run.directory is None:
+            return []
+        return [f"pinchbench: {warning}" for warning in self.run.warnings()]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -115,10 +117,10 @@ class ControllerHooks:
             self._live.scored(properties.get("score"), properties.get("cost_usd"))
 
     def pytest_report_teststatus(
-        self, report: pytest.TestReport
+        self, report: pytest.TestReport | pytest.CollectReport
     ) -> tuple[str, str, str | tuple[str, dict[str, bool]]] | None:
         """The outcome with the score beside it, for ``-v``."""
-        properties = dict(report.user_properties)
+        properties = dict(getattr(report, "user_properties", ()))
         if "task_id" not in properties:
             return None
         if report.when == "setup" and report.failed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import posixpath
 import secrets
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from pytest_pinchbench.issues import Issue, SandboxFailure
 
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Sandbox
+    from pytest_pinchbench.redaction import Redactor
     from pytest_pinchbench.tasks import Task
 
 ARCHIVE_LIMIT = 50_000_000  # bytes of files; a larger workspace is not kept
@@ -98,9 +100,13 @@ with tarfile.open(fileobj=sys.stdin.buffer, mode="r|gz") as archive:
 """
 
 
-def archive_workspace(sandbox: Sandbox, workspace: Workspace) -> tuple[bytes | None, Issue | None]:
-    """The workspace as a gzipped tar, or why there is none. Never raises: a lost archive
-    costs a later regrade, not the score.
+def archive_workspace(
+    sandbox: Sandbox, workspace: Workspace, redactor: Redactor
+) -> tuple[bytes | None, Issue | None]:
+    """The workspace as a gzipped tar, or why there is none.
+
+    Never raises: a lost archive costs a later regrade, not the score. A workspace with a
+    secret of the run in it is not kept.
     """
     argv = [sandbox.python, "-I", "-S", "-c", _ARCHIVE, workspace.path, str(ARCHIVE_LIMIT)]
     try:
@@ -111,6 +117,8 @@ def archive_workspace(sandbox: Sandbox, workspace: Workspace) -> tuple[bytes | N
         return None, _not_kept(f"it holds more than {ARCHIVE_LIMIT // 1_000_000} MB")
     if done.exit_code != 0 or done.timed_out:
         return None, _not_kept(done.stderr.decode(errors="replace").strip()[-300:] or "timed out")
+    if redactor.found_in(gzip.decompress(done.stdout)):
+        return None, _not_kept("the agent wrote an API key into it")
     return done.stdout, None
 
 

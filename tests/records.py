@@ -1,0 +1,102 @@
+"""Records for tests, made by the code that makes real ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pytest_pinchbench.grading import Grade
+from pytest_pinchbench.harnesses import AgentRun, Usage
+from pytest_pinchbench.issues import Issue
+from pytest_pinchbench.redaction import Redactor
+from pytest_pinchbench.results import TaskResult, make_result
+from pytest_pinchbench.tasks import Prompt, Task
+
+
+def make_task(task_id: str = "task_00_hello", **changes: Any) -> Task:
+    values: dict[str, Any] = {
+        "id": task_id,
+        "name": "Hello",
+        "category": "basic",
+        "grading_type": "automated",
+        "timeout_seconds": 60.0,
+        "prompts": (Prompt("Say hello."),),
+        "prompt": "Say hello.",
+        "expected_behavior": "The agent says hello.",
+        "grading_criteria": "- [ ] says hello",
+        "automated_checks": "def grade(transcript, workspace_path):\n    return {'said': 1.0}\n",
+        "judge_rubric": None,
+        "grading_weights": None,
+        "workspace_files": (),
+        "path": Path("tasks") / f"{task_id}.md",
+        "front_matter": {},
+        "sections": {},
+    }
+    return Task(**{**values, **changes})
+
+
+def make_grade(score: float | None, **changes: Any) -> Grade:
+    values: dict[str, Any] = {
+        "score": score,
+        "max_score": 1.0,
+        "breakdown": {} if score is None else {"said": score},
+        "notes": "",
+        "issues": (),
+        "debug": {},
+        "parts": {},
+        "judge_usage": None,
+        "seconds": 0.1,
+    }
+    return Grade(**{**values, **changes})
+
+
+def make_run(**changes: Any) -> AgentRun:
+    values: dict[str, Any] = {
+        "transcript": (
+            {"type": "message", "message": {"role": "user", "content": [{"type": "text"}]}},
+        ),
+        "trajectory": {"schema_version": "ACTF_v1.0", "steps": []},
+        "usage": Usage(100, 20, 0, 0, 120, 0.01, 2),
+        "final_answer": "Hello!",
+        "timed_out": False,
+        "execution_time": 2.5,
+        "stdout": "",
+        "stderr": "",
+        "version": "2026.9.6",
+    }
+    return AgentRun(**{**values, **changes})
+
+
+def result(
+    task_id: str = "task_00_hello",
+    score: float | None = 1.0,
+    *,
+    attempt: int = 1,
+    issues: tuple[Issue, ...] = (),
+    secrets: tuple[str, ...] = (),
+    run: AgentRun | None = None,
+    earlier: tuple[dict[str, Any], ...] = (),
+    grade: Grade | None = None,
+    **task: Any,
+) -> TaskResult:
+    """An attempt's outcome; ``score`` None is an invalid one."""
+    if score is None and not issues:
+        issues = (Issue("FATAL", "sandbox", "the sandbox was lost"),)
+    return make_result(
+        make_task(task_id, **task),
+        attempt,
+        run=run or make_run(),
+        grade=grade or (None if score is None else make_grade(score)),
+        issues=issues,
+        workspace=None,
+        archive=None,
+        started=1_790_000_000.0,
+        seconds={"run": 2.5},
+        earlier=earlier,
+        keys={"run_id": "r1", "model": "m"},
+        redactor=Redactor(secrets),
+    )
+
+
+def record(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    return result(*args, **kwargs).record

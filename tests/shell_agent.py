@@ -1,0 +1,56 @@
+"""An agent that is a shell script: tests of everything around an agent need no model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_pinchbench.harnesses import AgentRun, Usage
+from pytest_pinchbench.issues import Issue
+
+
+class ShellAgent:
+    """A harness that runs ``scripts[task id]`` with ``sh`` in the workspace, for each prompt."""
+
+    name = "shell"
+
+    def __init__(self, scripts: Mapping[str, str] | None = None, cost: float | None = None) -> None:
+        self.scripts = scripts or {}
+        self.cost = cost
+
+    def prepare(self, environment: Any) -> None:
+        pass
+
+    def files(self, sandbox: Any, task: Any, workspace: str) -> dict[str, bytes]:
+        return {}
+
+    def run(self, sandbox: Any, task: Any, workspace: str, timeout: float) -> AgentRun:
+        script = self.scripts.get(task.id, "true")
+        done = sandbox.exec(["sh", "-c", script], cwd=workspace, timeout=timeout)
+        sandbox.stop_processes()
+        issues: tuple[Issue, ...] = ()
+        if done.timed_out:
+            issues = (Issue("ERROR", "agent_timeout", f"stopped after {timeout:g} s"),)
+        elif done.exit_code:
+            issues = (Issue("FATAL", "agent_exit", f"the agent ended with {done.exit_code}"),)
+        said = done.stdout.decode()
+        return AgentRun(
+            transcript=(
+                message("user", task.prompt),
+                message("assistant", said),
+            ),
+            trajectory={"schema_version": "ACTF_v1.0", "steps": []},
+            usage=Usage(10, 5, 0, 0, 15, self.cost, 1),
+            final_answer=said,
+            timed_out=done.timed_out,
+            execution_time=done.seconds,
+            stdout=said,
+            stderr=done.stderr.decode(),
+            version="1",
+            issues=issues,
+        )
+
+
+def message(role: str, text: str) -> dict[str, Any]:
+    content = [{"type": "text", "text": text}]
+    return {"type": "message", "message": {"role": role, "content": content}}

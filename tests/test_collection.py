@@ -1,0 +1,145 @@
+"""What `pytest --pinchbench` collects, and in which order."""
+
+from __future__ import annotations
+
+import pytest
+
+RUN = ("--pinchbench", "--model", "x", "--collect-only", "-q")
+
+
+@pytest.fixture
+def suite(pytester, write_suite, monkeypatch):
+    """A checkout outside the project, as a cache would be."""
+    root = write_suite(
+        pytester.path.parent / f"{pytester.path.name}-skill",
+        task_a={"category": "writing"},
+        task_b={"category": "memory", "grading_type": "llm_judge"},
+        task_c={"category": "writing"},
+    )
+    monkeypatch.setenv("PINCHBENCH_SKILL_DIR", str(root))
+    return root
+
+
+def ids(result):
+    return [line.rpartition("::")[2] for line in result.outlines if "::" in line]
+
+
+def test_with_no_path_the_suite_is_collected_and_the_projects_tests_are_not(pytester, suite):
+    pytester.makepyfile("def test_of_the_project(): pass")
+    result = pytester.runpytest(*RUN)
+    assert [line for line in result.outlines if "::" in line] == [
+        "tasks/task_a.md::task_a",
+        "tasks/task_b.md::task_b",
+        "tasks/task_c.md::task_c",
+    ]
+
+
+def test_without_the_option_no_task_is_collected(pytester, suite):
+    pytester.makepyfile("def test_of_the_project(): pass")
+    result = pytester.runpytest("--collect-only", "-q")
+    assert ids(result) == ["test_of_the_project"]
+
+
+def test_a_list_of_ids_keeps_its_order_and_drops_doubles(pytester, suite):
+    result = pytester.runpytest(*RUN, "--pinchbench-suite", "task_c,task_a,task_c")
+    assert ids(result) == ["task_c", "task_a"]
+
+
+def test_a_plugin_that_shuffles_tests_does_not_change_the_order(pytester, suite):
+    pytest.importorskip("pytest_randomly")
+    for seed in range(3):
+        result = pytester.runpytest(*RUN, f"--randomly-seed={seed}")
+        assert ids(result) == ["task_a", "task_b", "task_c"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["-k", "task_b"], ["task_b"]),
+        (["-m", "writing"], ["task_a", "task_c"]),
+        (["-m", "automated and not writing"], []),
+        (["-m", "llm_judge"], ["task_b"]),
+        (["--deselect", "tasks/task_a.md::task_a"], ["task_b", "task_c"]),
+        (["tasks/task_b.md::task_b"], ["task_b"]),
+        (["tasks/task_c.md", "tasks/task_a.md"], ["task_c", "task_a"]),
+        (["--pinchbench-suite", "automated-only"], ["task_a", "task_c"]),
+        (["--pinchbench-limit", "2"], ["task_a", "task_b"]),
+        (["--pinchbench-sample-ids", "task_b"], ["task_b"]),
+    ],
+)
+def test_selecting(pytester, suite, options, expected):
+    assert ids(pytester.runpytest(*RUN, "--strict-markers", *options)) == expected
+
+
+def test_a_path_selects_the_task_files_there(pytester, suite, write_suite):
+    write_suite(pytester.path / "evals", task_own={})
+    pytester.makepyfile(**{"evals/test_something": "def test_of_the_project(): pass"})
+    result = pytester.runpytest(*RUN, "evals")
+    assert result.outlines[0] == "evals/tasks/task_own.md::task_own"
+    assert ids(result) == ["task_own"]
+
+
+def test_attempts_are_items_of_their_own(pytester, suite):
+    result = pytester.runpytest(*RUN, "--pinchbench-attempts", "2", "tasks/task_a.md")
+    assert ids(result) == ["task_a[1]", "task_a[2]"]
+    result = pytester.runpytest(*RUN, "--pinchbench-attempts", "2", "tasks/task_a.md::task_a[2]")
+    assert ids(result) == ["task_a[2]"]
+
+
+def test_an_unknown_id_fails_at_once_and_names_the_nearest(pytester, suite):
+    result = pytester.runpytest(*RUN, "--pinchbench-suite", "task_bb")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: not in the suite *: task_bb*task_b*"])
+
+
+def test_a_broken_file_is_an_error_with_file_and_line_before_anything_runs(pytester, suite):
+    broken = suite / "tasks" / "task_d.md"
+    broken.write_text("---\nid: task_d\nname: [\n---\n")
+    result = pytester.runpytest("--pinchbench", "--model", "x")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines([f"*{broken}:*"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_a_broken_file_does_not_stand_in_the_way_of_other_tasks(pytester, suite):
+    (suite / "tasks" / "task_d.md").write_text("no front matter")
+    result = pytester.runpytest(*RUN, "--pinchbench-suite", "task_a")
+    assert ids(result) == ["task_a"]
+
+
+def test_an_id_twice_names_both_files(pytester, suite, write_suite):
+    text = (suite / "tasks" / "task_a.md").read_text()
+    (suite / "tasks" / "task_z.md").write_text(text)
+    result = pytester.runpytest(*RUN)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*task_a.md*task_z.md*"])
+
+
+def test_without_a_model_the_error_says_how_to_name_one(pytester, suite, monkeypatch):
+    monkeypatch.delenv("MODEL_NAME", raising=False)
+    result = pytester.runpytest("--pinchbench")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--model*"])
+
+
+def test_a_category_named_like_a_marker_of_pytest_sets_nothing_off(pytester, suite, write_suite):
+    write_suite(suite, task_e={"category": "skip"})
+    result = pytester.runpytest(*RUN, "-m", "pinchbench_skip")
+    assert ids(result) == ["task_e"]
+
+
+def test_a_projects_own_model_option_goes_on_working(pytester, suite):
+    pytester.makeconftest(
+        "def pytest_addoption(parser):\n    parser.addoption('--model', default='theirs')\n"
+    )
+    pytester.makepyfile(
+        "def test_theirs(request): assert request.config.getoption('--model') == 'mine'"
+    )
+    pytester.runpytest("--model", "mine").assert_outcomes(passed=1)
+    result = pytester.runpytest("--pinchbench", "--pinchbench-model", "x", "--collect-only", "-q")
+    assert ids(result) == ["task_a", "task_b", "task_c"]
+
+
+def test_collecting_leaves_nothing_behind(pytester, suite):
+    pytester.runpytest(*RUN)
+    assert not (pytester.path / "pinchbench-results").exists()

@@ -1,0 +1,134 @@
+"""Records and the directory that keeps them."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+from records import make_run, record, result
+
+from pytest_pinchbench.harnesses import Usage
+from pytest_pinchbench.issues import EndpointUnusable, Issue, SandboxFailure
+from pytest_pinchbench.results import (
+    RunDirectory,
+    read_record,
+    safe_name,
+    sum_usage,
+    user_properties,
+)
+
+
+def test_a_record_is_found_again_as_it_was_written(tmp_path):
+    directory = RunDirectory.new(tmp_path, "lab/model:free")
+    written = result("task_00_hello", 0.75)
+    folder = directory.write(written)
+    assert directory.path.parent == tmp_path / "lab-model-free"
+    assert folder == directory.path / "task_00_hello" / "attempt-1"
+    assert directory.read("task_00_hello", 1) == written.record
+    assert directory.records() == [written.record]
+    assert json.loads((folder / "transcript.jsonl").read_text())["type"] == "message"
+
+
+def test_two_runs_of_one_second_have_directories_of_their_own(tmp_path):
+    assert RunDirectory.new(tmp_path, "m").path != RunDirectory.new(tmp_path, "m").path
+
+
+def test_a_torn_record_is_no_record(tmp_path):
+    path = tmp_path / "result.json"
+    path.write_text('{"task_id": "task_')
+    assert read_record(path) is None
+
+
+def test_an_attempt_with_a_fatal_issue_has_no_score_whatever_its_grade():
+    fatal = record(score=1.0, issues=(Issue("FATAL", "judge_http", "500"),))
+    assert fatal["status"] == "invalid"
+    assert fatal["metrics"] == {"score": None, "passed": None}
+
+
+def test_a_secret_is_in_no_part_of_a_result():
+    secret = 'sk-"quoted"-123'
+    run = make_run(
+        transcript=({"type": "message", "key": secret},),
+        final_answer=f"my key is {secret}",
+        stderr=f"Authorization: {secret}",
+        trajectory={"steps": [secret]},
+    )
+    outcome = result(run=run, secrets=(secret,))
+    everything = json.dumps(outcome.record).encode() + b"".join(outcome.files.values())
+    assert b"123" not in everything
+    assert b"[redacted]" in everything
+
+
+def test_text_without_utf8_is_kept_as_json_escapes(tmp_path):
+    directory = RunDirectory.new(tmp_path, "m")
+    directory.write(result(run=make_run(final_answer="half a \ud83d")))
+    assert directory.read("task_00_hello", 1)["final_answer"] == "half a \ud83d"
+
+
+def test_every_try_is_paid_for():
+    failed = {"issues": [Issue("FATAL", "sandbox", "lost")], "usage": Usage(total_tokens=30)}
+    outcome = record(earlier=(failed,))
+    assert outcome["usage"]["total_tokens"] == 120 + 30
+    assert outcome["retried"][0]["issues"][0]["message"] == "lost"
+
+
+def test_a_cost_that_nobody_knows_stays_unknown():
+    assert sum_usage([Usage(), Usage()]).cost_usd is None
+    assert sum_usage([Usage(cost_usd=0.5), Usage()]).cost_usd == 0.5
+
+
+def test_properties_leave_out_what_is_not_known():
+    names = [name for name, _ in user_properties(record(score=None))]
+    assert "score" not in names
+    assert "passed" not in names
+    assert "status" in names
+
+
+def test_something_done_once_is_done_once_however_many_ask(tmp_path):
+    directory = RunDirectory(tmp_path)
+    done = []
+    threads = [
+        threading.Thread(target=directory.once, args=("x", lambda: done.append(1)))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert done == [1]
+
+
+def test_what_ends_a_run_ends_it_for_everyone_who_asks(tmp_path):
+    def fail():
+        raise EndpointUnusable("401 wrong key")
+
+    for directory in (RunDirectory(tmp_path), RunDirectory(tmp_path)):
+        with pytest.raises(EndpointUnusable, match="401 wrong key"):
+            directory.once("model", fail)
+
+
+def test_a_sandbox_that_fails_during_a_check_leaves_the_check_to_the_next(tmp_path):
+    directory = RunDirectory(tmp_path)
+
+    def lose():
+        raise SandboxFailure("gone")
+
+    with pytest.raises(SandboxFailure):
+        directory.once("model", lose)
+    done = []
+    directory.once("model", lambda: done.append(1))
+    assert done == [1]
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("openrouter/anthropic/claude-opus-4.5", "openrouter-anthropic-claude-opus-4.5"),
+        ("x:free", "x-free"),
+        ("../../etc", "etc"),
+        ("///", "unnamed"),
+    ],
+)
+def test_an_id_becomes_one_path_component(name, safe):
+    assert safe_name(name) == safe

@@ -1,0 +1,100 @@
+"""What the terminal says at the end of a run."""
+
+from __future__ import annotations
+
+import pytest
+from records import make_grade, make_run, record
+
+from pytest_pinchbench.harnesses import Usage
+from pytest_pinchbench.issues import Issue
+from pytest_pinchbench.summary import (
+    Outcome,
+    format_score,
+    official_score,
+    shortfall,
+    summary_lines,
+    why_invalid,
+)
+
+
+def outcomes(*records):
+    return [Outcome(one["task_id"], one["attempt"], one) for one in records]
+
+
+def text(*some, **kwargs):
+    return "\n".join(summary_lines(some, seconds=75.0, where="pinchbench-results/m/1", **kwargs))
+
+
+def test_a_whole_run_has_an_official_mean_with_its_interval():
+    shown = text(*outcomes(record("task_a", 1.0), record("task_b", 0.5, category="writing")))
+    assert "Mean score  0.750  (95 % interval 0.500 to 1.000)" in shown
+    assert "Pass rate   50.0% of 2 tasks" in shown
+    assert "Tokens      200 in, 40 out in 4 requests" in shown
+    assert "Cost        $0.0200" in shown
+    assert "Wall time   75.0s" in shown
+    assert "Results     pinchbench-results/m/1" in shown
+
+
+def test_an_invalid_task_takes_the_official_mean_away():
+    some = outcomes(record("task_a", 1.0), record("task_b", None))
+    shown = text(*some)
+    assert official_score(some) is None
+    assert "Mean score  none: 1 invalid of 2 attempts" in shown
+    assert "for reference only, over the 1 valid of 2 tasks: 1.000, 100.0% passed" in shown
+    assert "FATAL: the sandbox was lost" in shown
+
+
+def test_a_task_that_never_ran_takes_the_official_mean_away():
+    shown = text(*outcomes(record("task_a", 1.0)), Outcome("task_b", 1, None, "worker crashed"))
+    assert "Mean score  none: 1 not run of 2 attempts" in shown
+    assert "worker crashed" in shown
+
+
+def test_no_line_is_wider_than_80_columns():
+    long = Issue("ERROR", "x", "something went wrong with a very long explanation " * 20)
+    some = outcomes(record("task_18_spreadsheet_summary_of_sales", 0.5, issues=(long,)))
+    assert all(len(line) <= 80 for line in summary_lines(some, seconds=1, where="r"))
+
+
+def test_attempts_are_told_apart():
+    shown = text(*outcomes(record("task_a", 1.0), record("task_a", 0.0, attempt=2)))
+    assert "task_a[1]" in shown
+    assert "task_a[2]" in shown
+
+
+def test_an_unknown_cost_is_not_a_cost_of_nothing():
+    run = make_run(usage=Usage(total_tokens=5))
+    assert "Cost        unknown" in text(*outcomes(record("task_a", 1.0, run=run)))
+
+
+@pytest.mark.parametrize(
+    ("score", "shown"),
+    [(1.0, "1.000"), (0.99999, "0.999"), (0.0, "0.000"), (0.0001, "0.001"), (0.6666, "0.667")],
+)
+def test_only_a_full_score_looks_like_one(score, shown):
+    assert format_score(score) == shown
+
+
+def test_a_shortfall_names_criteria_weights_and_notes():
+    grade = make_grade(
+        0.6,
+        breakdown={"automated.file": 1.0, "llm_judge.style": 0.2},
+        notes="dull prose",
+        parts={"weights": {"automated": 0.5, "llm_judge": 0.5}},
+    )
+    shown = shortfall(record("task_a", 0.6, grade=grade), 1.0)
+    assert shown.splitlines()[0] == "score 0.600, pass mark 1"
+    assert "automated.file   1.000" in shown
+    assert "llm_judge.style  0.200" in shown
+    assert "weights: automated 0.5, llm_judge 0.5" in shown
+    assert "notes: dull prose" in shown
+
+
+def test_an_invalid_attempt_says_what_was_fatal_and_how_often_it_was_tried():
+    failed = {"issues": [], "usage": None}
+    invalid = record(
+        score=None,
+        issues=(Issue("WARNING", "w", "beside the point"), Issue("FATAL", "x", "401 no such key")),
+        earlier=(failed, failed),
+    )
+    assert why_invalid(invalid) == "invalid, no score after 3 tries: 401 no such key"
