@@ -1,0 +1,144 @@
+"""What OpenClaw is told: its configuration file, its variables, its command line.
+
+Releases refuse a configuration that has a key they do not know, so what is written depends on
+the release. The borders below were found by trying 2026.3.22, 2026.5.2, 2026.7.1, 2026.8.2 and
+2026.9.6; where a border is not known to the day, the older way is used up to the release that
+was tried, since newer ones accept it too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any
+
+from pytest_pinchbench.options import ModelSpec, Settings
+
+AGENT = "pinchbench"
+"""A constant: an id made from a model's would be changed or refused by OpenClaw (colons,
+capitals, more than 64 characters), and two alike could be taken for each other."""
+PROVIDER = "pinchbench"
+KEY_VARIABLE = "PINCHBENCH_MODEL_API_KEY"
+MAX_ARGUMENT = 128 * 1024 - 1
+"""Bytes in one argument of a command; Linux's limit (MAX_ARG_STRLEN) without the final NUL."""
+
+_APIS = {
+    "openai-chat": "openai-completions",
+    "openai-responses": "openai-responses",
+    "anthropic": "anthropic-messages",
+}
+# The model may think for as long as the task's clock lets it; OpenClaw's own idle timeout
+# (some 120 s) would end slow models long before.
+_REQUEST_SECONDS = 24 * 3600
+
+Version = tuple[int, ...]
+UNKNOWN: Version = (9999,)  # a development build: taken for newer than all others
+
+
+def parse_version(text: str) -> Version:
+    """``OpenClaw 2026.9.6 (eb377ac)`` -> ``(2026, 9, 6)``."""
+    found = re.search(r"\b(\d{4})\.(\d+)\.(\d+)", text)
+    return tuple(map(int, found.groups())) if found else UNKNOWN
+
+
+def config_file(
+    settings: Settings, base_url: str | None, version: Version, state: str, workspace: str
+) -> bytes:
+    """``openclaw.json``. It names the variable that the key is in, never the key."""
+    model = settings.model
+    name = model.id if base_url is None else f"{PROVIDER}/{model.id}"
+    config: dict[str, Any] = {
+        "agents": {
+            "defaults": {
+                "model": {"primary": name},
+                "models": {name: {"params": dict(model.params)} if model.params else {}},
+                "workspace": workspace,
+            },
+            "list": [{"id": AGENT, "workspace": workspace, "model": name}],
+        },
+        # by default every attempt on a machine writes to one file below /tmp
+        "logging": {"file": log_file(state)},
+    }
+    if settings.skip_bootstrap:
+        config["agents"]["defaults"]["skipBootstrap"] = True
+    if base_url is not None:
+        provider = _provider(settings, base_url, version)
+        config["models"] = {"mode": "merge", "providers": {PROVIDER: provider}}
+        if _writes_substituted_keys(version):
+            # A reference to a secret is first asked of a gateway: let it find none, and not
+            # one that the user happens to run.
+            config["gateway"] = {"port": 1}
+    return json.dumps(config, indent=1).encode()
+
+
+def _provider(settings: Settings, base_url: str, version: Version) -> dict[str, Any]:
+    model = settings.model
+    provider: dict[str, Any] = {
+        "baseUrl": base_url,
+        "api": _APIS[model.api_protocol],
+        "apiKey": f"${{{KEY_VARIABLE}}}",
+        "models": [
+            {
+                "id": model.id,
+                "name": model.id,
+                "contextWindow": settings.context_window,
+                "maxTokens": settings.max_tokens,
+            }
+        ],
+    }
+    if version >= (2026, 5, 2):
+        provider["timeoutSeconds"] = _REQUEST_SECONDS
+    if _writes_substituted_keys(version):
+        provider["apiKey"] = {"source": "env", "provider": "default", "id": KEY_VARIABLE}
+    return provider
+
+
+def _writes_substituted_keys(version: Version) -> bool:
+    """2026.3.22 puts a key given as ``${VARIABLE}`` into a ``models.json``, in the open; a
+    reference object it keeps as one."""
+    return version < (2026, 5, 2)
+
+
+def log_file(state: str) -> str:
+    return f"{state}/openclaw.log"
+
+
+def variables(settings: Settings, base_url: str | None, state: str) -> dict[str, str]:
+    """What OpenClaw finds in its environment, beyond what the sandbox has."""
+    model = settings.model
+    found = {"OPENCLAW_STATE_DIR": state}
+    if base_url is not None:
+        # some servers want no key, but OpenClaw wants to send one
+        found[KEY_VARIABLE] = model.api_key or "none"
+    else:
+        variable = provider_key_variable(model)
+        if key := model.api_key or os.environ.get(variable):
+            found[variable] = key
+    if settings.brave_api_key:
+        found["BRAVE_API_KEY"] = settings.brave_api_key
+    return found
+
+
+def provider_key_variable(model: ModelSpec) -> str:
+    """The variable in which OpenClaw looks for the key of a model that is named its own way."""
+    provider = model.id.partition("/")[0].lower()
+    unusual = {"google": "GEMINI_API_KEY", "huggingface": "HF_TOKEN", "kimi-coding": "KIMI_API_KEY"}
+    return unusual.get(provider, re.sub(r"[^A-Z0-9]", "_", provider.upper()) + "_API_KEY")
+
+
+def takes_message_file(version: Version) -> bool:
+    """Whether a message can be given as a file, and so in any length and out of ``ps``."""
+    return version >= (2026, 7, 1)
+
+
+def turn_arguments(
+    version: Version, session: str, prompt: str, timeout: float
+) -> tuple[list[str], bytes]:
+    """Arguments of ``openclaw`` for one turn, and what it gets on standard input."""
+    arguments = ["agent", "--agent", AGENT, "--session-id", session, "--local"]
+    # Ours is the clock that counts; OpenClaw's is later than it in any case.
+    arguments += ["--timeout", str(int(timeout) + 3600)]
+    if takes_message_file(version):
+        return [*arguments, "--message-file", "/dev/stdin"], prompt.encode()
+    return [*arguments, f"--message={prompt}"], b""

@@ -1,0 +1,261 @@
+"""The OpenClaw harness: one process a prompt, a state directory of its own, our clock."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from pytest_pinchbench import messages
+from pytest_pinchbench.harnesses import AgentRun
+from pytest_pinchbench.issues import Issue
+from pytest_pinchbench.openclaw import config, install, outcome
+from pytest_pinchbench.openclaw.transcripts import Event, TranscriptUnreadable, read_transcript
+from pytest_pinchbench.openclaw.versions import image_version, sandbox_version
+from pytest_pinchbench.redaction import Redactor
+from pytest_pinchbench.trajectory import to_actf
+
+if TYPE_CHECKING:
+    from pytest_pinchbench.environments import Environment, ExecResult, Sandbox
+    from pytest_pinchbench.options import Settings
+    from pytest_pinchbench.tasks import Task
+
+TRANSCRIPT_LAG = 5.0
+"""Seconds that a transcript may take to appear after the command that made it has returned."""
+
+
+def say_on_stderr(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Agent:
+    """An OpenClaw that is there in a sandbox, and how it is run."""
+
+    command: tuple[str, ...]
+    version: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+class OpenClawHarness:
+    """See :class:`pytest_pinchbench.harnesses.Harness`.
+
+    ``say`` prints a line for the user. ``compile_cache``, where set, is a folder inside every
+    sandbox with what Node compiled for this OpenClaw (it becomes ``NODE_COMPILE_CACHE``).
+    """
+
+    name = "openclaw"
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.say: Callable[[str], None] = say_on_stderr
+        self.compile_cache: str | None = None
+        self._redact = Redactor(settings.secrets()).text
+        self._environment: Environment | None = None
+        self._strategy = settings.openclaw_install
+        self._base_url: str | None = None  # as it is written inside the sandboxes
+        self._host_install: install.HostInstall | None = None
+        self._agents: WeakKeyDictionary[Sandbox, Agent] = WeakKeyDictionary()
+
+    def prepare(self, environment: Environment) -> None:
+        settings = self.settings
+        self._environment = environment
+        if settings.model.base_url is not None:
+            self._base_url = environment.url_inside(settings.model.base_url)
+        if self._strategy == "auto":
+            self._strategy = settings.recipe.openclaw_install or (
+                "install_if_missing" if environment.on_this_machine else "preinstalled"
+            )
+        here = environment.on_this_machine and self._strategy != "preinstalled"
+        if here or self._strategy == "upload":
+            self._host_install = install.install_here(
+                settings.data_dir,
+                settings.openclaw_version,
+                again=self._strategy == "install_always",
+                say=self.say,
+            )
+
+    def files(self, sandbox: Sandbox, task: Task, workspace: str) -> dict[str, bytes]:
+        state = _state(sandbox)
+        version = config.parse_version(self._agent(sandbox).version)
+        content = config.config_file(self.settings, self._base_url, version, state, workspace)
+        return {f"{state}/openclaw.json": content}
+
+    def run(self, sandbox: Sandbox, task: Task, workspace: str, timeout: float) -> AgentRun:
+        agent = self._agent(sandbox)
+        version = config.parse_version(agent.version)
+        environ = {
+            **agent.variables,
+            **config.variables(self.settings, self._base_url, _state(sandbox)),
+        }
+        conversation = Conversation(sandbox)
+        turns: list[ExecResult] = []
+        issues: list[Issue] = []
+        left = timeout
+        for prompt in task.prompts:
+            session = conversation.next_session(prompt.new_session and self.settings.new_session)
+            arguments, stdin = config.turn_arguments(version, session, prompt.text, left)
+            if too_long := _too_long(arguments, agent):
+                issues = [too_long]
+                break
+            turn = sandbox.exec(
+                [*agent.command, *arguments],
+                cwd=workspace,
+                env=environ,
+                stdin=stdin,
+                timeout=max(left, 0.001),
+            )
+            turns.append(turn)
+            left -= turn.seconds
+            issues = self._issues(turn, conversation)
+            if turn.timed_out or any(issue.severity == "FATAL" for issue in issues):
+                break
+        sandbox.stop_processes()  # what the agent left running
+        events = conversation.events
+        return AgentRun(
+            transcript=events,
+            trajectory=to_actf(events),
+            usage=messages.usage(events),
+            final_answer=messages.final_answer(events),
+            timed_out=any(turn.timed_out for turn in turns),
+            execution_time=sum(turn.seconds for turn in turns),
+            stdout="".join(turn.stdout.decode(errors="replace") for turn in turns),
+            stderr="".join(turn.stderr.decode(errors="replace") for turn in turns),
+            version=agent.version,
+            issues=tuple(issues),
+        )
+
+    def _issues(self, turn: ExecResult, conversation: Conversation) -> list[Issue]:
+        """What went wrong so far; the conversation has been read when this returns."""
+        log = b""
+        try:
+            if turn.timed_out:
+                conversation.sandbox.stop_processes()
+                log = conversation.log()
+                conversation.read()
+            elif not conversation.read_when_there():
+                self.say(f"no answer in OpenClaw's transcript after {TRANSCRIPT_LAG:.0f} s")
+        except TranscriptUnreadable as error:
+            return [Issue("FATAL", "no_transcript", f"the transcript cannot be read: {error}")]
+        endpoint = f"model {self.settings.model.id}"
+        if self.settings.model.base_url:
+            endpoint += f" at {self.settings.model.base_url}"
+        found = outcome.find_issues(turn, conversation.events, log, endpoint)
+        return [Issue(issue.severity, issue.code, self._redact(issue.message)) for issue in found]
+
+    def _agent(self, sandbox: Sandbox) -> Agent:
+        if sandbox not in self._agents:
+            self._agents[sandbox] = self._get_agent(sandbox)
+        return self._agents[sandbox]
+
+    def _get_agent(self, sandbox: Sandbox) -> Agent:
+        settings, environment = self.settings, self._environment
+        assert environment is not None, "prepare() comes first"
+        cache = self.compile_cache
+        variables = {"NODE_COMPILE_CACHE": cache} if cache else {}
+        prefix = f"{sandbox.private_root}/openclaw-install"
+        host = self._host_install
+
+        if host and environment.on_this_machine:
+            path = settings.recipe.env.get("PATH", os.environ["PATH"])
+            variables = {
+                "NODE_COMPILE_CACHE": str(host.compile_cache),
+                "PATH": f"{host.path}{os.pathsep}{path}",
+            }
+            return Agent((str(host.node), str(host.entry)), host.version, variables)
+        if host:
+            return Agent(install.upload(sandbox, prefix, host), host.version, variables)
+
+        wanted = settings.openclaw_version
+        command: tuple[str, ...] = (settings.openclaw_binary or "openclaw",)
+        if self._strategy != "install_always":
+            found = image_version(sandbox, command, environment, settings.data_dir)
+            if found and wanted in (None, found):
+                return Agent(command, found, variables)
+            if self._strategy == "preinstalled":
+                raise install.missing(sandbox, command, found, wanted)
+        command = install.install_inside(sandbox, prefix, wanted)
+        version = sandbox_version(sandbox, command)
+        if version is None:
+            raise install.missing(sandbox, command, None, wanted)
+        return Agent(command, version, variables)
+
+
+class Conversation:
+    """The sessions of one attempt, and what OpenClaw has written down of them."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self.events: tuple[Event, ...] = ()
+        self._sessions: list[str] = []
+        self._asked = 0
+
+    def next_session(self, new: bool) -> str:
+        """The session for the next prompt."""
+        if new or not self._sessions:
+            self._sessions.append(str(uuid.uuid4()))
+        self._asked += 1
+        return self._sessions[-1]
+
+    def read(self) -> None:
+        """Copy the transcript here and read it. Raises ``TranscriptUnreadable``."""
+        with tempfile.TemporaryDirectory(prefix="pinchbench-") as folder:
+            copy = Path(folder, "agent")
+            try:
+                self.sandbox.download(f"{_state(self.sandbox)}/agents/{config.AGENT}", copy)
+            except FileNotFoundError:
+                return
+            self.events = read_transcript(copy, self._sessions)
+
+    def read_when_there(self) -> bool:
+        """Read; where the answer to the last prompt is missing, until it is there or time is up."""
+        deadline = time.monotonic() + TRANSCRIPT_LAG
+        while True:
+            try:
+                self.read()
+            except TranscriptUnreadable:
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                if self._is_answered():
+                    return True
+                if time.monotonic() > deadline:
+                    return False
+            time.sleep(0.2)
+
+    def log(self) -> bytes:
+        try:
+            return self.sandbox.read(config.log_file(_state(self.sandbox)))
+        except FileNotFoundError:
+            return b""
+
+    def _is_answered(self) -> bool:
+        said = messages.messages(self.events)
+        users = [index for index, message in enumerate(said) if message.get("role") == "user"]
+        if len(users) < self._asked:
+            return False
+        return any(messages.is_from_model(message) for message in said[users[-1] :])
+
+
+def _state(sandbox: Sandbox) -> str:
+    """OpenClaw's state directory: a sandbox is one attempt's, and so is this."""
+    return f"{sandbox.private_root}/openclaw"
+
+
+def _too_long(arguments: list[str], agent: Agent) -> Issue | None:
+    longest = max(len(argument.encode()) for argument in arguments)
+    if longest <= config.MAX_ARGUMENT:
+        return None
+    return Issue(
+        "FATAL",
+        "prompt_too_long",
+        f"a prompt of {longest // 1024} KiB: OpenClaw {agent.version} takes one as an argument "
+        "only, which may have 128 KiB; releases since 2026.7.1 take 4 MiB",
+    )

