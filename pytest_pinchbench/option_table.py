@@ -49,8 +49,15 @@ def _run_directory(raw: Any, base: Path) -> str:
 
 
 def _url(raw: Any, base: Path) -> str:
+    from urllib.parse import urlsplit
+
     url = read_text(raw, base)
-    if not re.match(r"https?://[^/?#\s]+", url) or re.search(r"\s", url):
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # no number where the port should be
+        usable = False
+    if not usable or re.search(r"\s", url):
         raise ValueError("has to be a URL that begins with http:// or https://")
     return url.rstrip("/")
 
@@ -60,9 +67,7 @@ def _yes_no(raw: Any, base: Path) -> bool:
     words |= {"no": False, "false": False, "off": False, "0": False}
     word = str(raw).lower()
     if word not in words:
-        raise ValueError(
-            f"has to be yes or no, not {raw!r} (on the command line, write a value with '=')"
-        )
+        raise ValueError(f"has to be yes or no, not {raw!r}; before a path, write =yes")
     return words[word]
 
 

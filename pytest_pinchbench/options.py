@@ -242,60 +242,34 @@ def resolve(config: pytest.Config, environ: Mapping[str, str]) -> Settings:
     evaluation_timeout = values["evaluation_timeout"]
     if evaluation_timeout is not None:
         evaluation_timeout *= values["evaluation_timeout_multiplier"]
-    return Settings(
-        suite=values["suite"],
-        limit=values["limit"],
-        sample_ids=values["sample_ids"] or (),
-        skill_dir=values["skill_dir"],
-        skill_repo_url=values["skill_repo_url"],
-        skill_repo_tag=values["skill_repo_tag"],
-        data_dir=values["data_dir"],
-        model=spec,
-        context_window=values["context_window"],
-        max_tokens=values["max_tokens"],
-        judge=_judge(spec, values, given, warnings),
-        judge_timeout=values["judge_timeout"],
-        recipe=_recipe(levels, file),
-        keep_environment=values["keep_environment"],
-        harness=values["harness"],
-        openclaw_version=values["openclaw_version"],
-        openclaw_install=values["openclaw_install"],
-        openclaw_binary=values["openclaw_binary"],
-        skip_bootstrap=values["skip_bootstrap"],
-        new_session=values["new_session"],
-        brave_api_key=values["brave_api_key"],
-        attempts=values["attempts"],
-        retries=values["retries"],
-        timeout_multiplier=values["timeout_multiplier"],
-        evaluation_timeout=evaluation_timeout,
-        model_check=values["model_check"],
-        judge_check=values["judge_check"],
-        results_dir=values["results_dir"],
-        resume=values["resume"],
-        compare=tuple(str(path) for path in values["compare"] or ()),
-        fail_under=values["fail_under"],
-        pass_mark=values["pass_mark"],
-        check_timeout=values["check_timeout"],
-        judge_transcript_limit=values["transcript_limit"],
-        regrade=values["regrade"],
-        keep_workspace=values["keep_workspace"],
-        merge=values["merge"] or (),
-        compare_fail=values["compare_fail"],
-        budget_usd=values["budget_usd"],
-        sanity_stop=not values["keep_going"],
-        show_recipe=values["show_recipe"],
-        warnings=tuple(dict.fromkeys(warnings)),
-        origins={
+    plain = {
+        name: values[name]
+        for name in (entry.name for entry in dataclasses.fields(Settings))
+        if name in values
+    }
+    special = {
+        "sample_ids": values["sample_ids"] or (),
+        "model": spec,
+        "judge": _judge(spec, values, given, warnings),
+        "recipe": _recipe(levels, file),
+        "evaluation_timeout": evaluation_timeout,
+        "compare": tuple(str(path) for path in values["compare"] or ()),
+        "judge_transcript_limit": values["transcript_limit"],
+        "merge": values["merge"] or (),
+        "sanity_stop": not values["keep_going"],
+        "warnings": tuple(dict.fromkeys(warnings)),
+        "origins": {
             option.key: given[option.name].origin if option.name in given else "default"
             for option in OPTIONS
         },
-        environment_secrets=tuple(
+        "environment_secrets": tuple(
             text
             for name, text in environ.items()
             # a short value is a switch (USE_TOKEN=true) rather than a secret
             if SECRET_NAME.search(name) and len(text) >= 8
         ),
-    )
+    }
+    return Settings(**{**plain, **special})
 
 
 def _merge(levels: Iterable[_Level]) -> _Level:
@@ -389,7 +363,7 @@ def _from_ini(config: pytest.Config) -> _Level:
     level: _Level = {}
     for option in OPTIONS:
         raw = config.getini(f"pinchbench_{option.key}")
-        if raw is not None and raw.strip():
+        if raw not in (None, ""):
             level[option.name] = _Given(raw, f"{file} (pinchbench_{option.key})", base)
     return level
 
@@ -515,18 +489,18 @@ def _take(
 ) -> _Level:
     """What the tree below the place ``prefix`` gives. Raises ``SettingsError``.
 
-    A key without a value (null) gives nothing.
+    A key without a value (null, or an empty text as in a form to fill in) gives nothing.
     """
     level: _Level = {}
     for key, raw in tree.items():
         place = f"{prefix}.{key}" if prefix else str(key)
         found: _Level = {}
         if place in _PLACES:
-            if raw is not None:
+            if raw not in (None, ""):
                 found = {_PLACES[place]: _Given(raw, origin_of(place), base)}
         elif _below(place):
             if place == f"{BENCHMARK}.judge_model" and isinstance(raw, str):
-                raw = {"id": raw}
+                raw = {"id": raw}  # the id alone
             found = _take(_mapping(raw, origin_of(place)), place, origin_of, base, warnings)
         else:
             _meet_unknown(place, origin_of, warnings)

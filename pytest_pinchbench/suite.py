@@ -228,10 +228,10 @@ class _Clone:
             # a key in the URL is not left behind
             _git(new, "config", "remote.origin.url", _plain(self.url))
         except _GitFailed as error:
-            reason = str(error).replace(self.url, _plain(self.url))
+            # git shows no password of a URL in its messages
             raise SuiteError(
                 f"cannot fetch the suite, {self.tag} of {_plain(self.url)}:"
-                f" {reason}{self._tags_hint()}{_OTHER_WAY}"
+                f" {error}{self._tags_hint()}{_OTHER_WAY}"
             ) from None
         try:
             _git(new, "rev-parse", "--verify", "--quiet", f"refs/tags/{self.tag}")

@@ -20,7 +20,7 @@ from pytest_pinchbench.spelling import nearest
 from pytest_pinchbench.yamldoc import Document, YamlError, parse
 
 SECRET_NAME = re.compile(
-    r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTHORIZATION)$", re.IGNORECASE
+    r"(^|[_-]|API)KEY$|(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTHORIZATION)$", re.IGNORECASE
 )
 """Names (of variables, headers, query fields) whose values are taken for secrets."""
 
