@@ -65,11 +65,12 @@ def _run(
     streams = _Streams({verdict_fd: LARGEST_VERDICT, stdout: KEPT_OUTPUT, stderr: KEPT_OUTPUT})
     deadline = time.monotonic() + timeout
     in_time = _listen(child, streams, verdict_fd, deadline)
-    if in_time:  # what it printed last is on its way
+    if in_time:  # it is about to end, and what it printed last is on its way
         closing = min(deadline, time.monotonic() + 1.0)
-        while streams.open - {verdict_fd} and time.monotonic() < closing:
-            if not streams.read(0.05) and child.poll() is not None:
-                break
+        while child.poll() is None and time.monotonic() < closing:
+            streams.read(0.005)
+        while streams.read(0.0) and time.monotonic() < closing:
+            pass
     ended_by_itself = child.poll() is not None
     _end(child)
     os.close(verdict_fd)

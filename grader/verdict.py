@@ -12,6 +12,9 @@ import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 LONGEST_ANSWER = 1 << 18  # characters; the longest verdicts are a hundredth of it
+_MOST_BROKEN = 200  # things in braces that are no JSON; prose and code have some
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+_OPENING = re.compile(r'\{\s*"')
 _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 _CRITERION = re.compile(r"criterion[\s_-]?\d+", re.IGNORECASE | re.ASCII)
 
@@ -30,16 +33,16 @@ class Verdict(NamedTuple):
 def parse(answer: str, *, cut_off: bool = False) -> Verdict:
     """The verdict in a judge's answer. Raises :class:`InvalidAnswer`.
 
-    ``cut_off`` says that the endpoint stopped the judge in mid-answer: what would have
-    come after the last whole object may have been the real verdict.
+    ``cut_off`` says that the endpoint stopped the judge in mid-answer: unless its last words
+    were the verdict, the real one may have been still to come.
     """
     answer = _without_thinking(answer)
     if not answer.strip():
         raise InvalidAnswer("it has no text")
     if len(answer) > LONGEST_ANSWER:
         raise InvalidAnswer("it is longer than {} characters".format(LONGEST_ANSWER))
-    objects, unfinished = _objects(answer)
-    if cut_off and (unfinished or not objects):
+    objects, rest = _objects(answer)
+    if cut_off and (not objects or rest.strip("` \n")):
         raise InvalidAnswer("it was cut off before its verdict was complete")
     if not objects:
         raise InvalidAnswer("it has no JSON object")
@@ -63,23 +66,41 @@ def _without_thinking(answer: str) -> str:
     return answer
 
 
-def _objects(text: str) -> Tuple[List[Dict[str, Any]], bool]:
-    """The outermost JSON objects, in order; and whether an unfinished one comes after them."""
+def _objects(text: str) -> Tuple[List[Dict[str, Any]], str]:
+    """The outermost JSON objects, in order, and the text after the last of them.
+
+    An object inside a broken one is no verdict: it may be a single criterion's.
+    """
     decoder = json.JSONDecoder()
     found: List[Dict[str, Any]] = []
+    rest = text
+    broken = 0
     start = text.find("{")
-    unfinished = False
     while start >= 0:
         try:
             value, end = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            unfinished = True
-            end = start + 1
-        else:
-            unfinished = False
             found.append(value)
+            rest = text[end:]
+        except (ValueError, RecursionError):
+            broken += 1
+            closing = _closing(text, start)
+            if closing is None and _OPENING.match(text, start):
+                raise InvalidAnswer("it ends in the middle of a JSON object") from None
+            if broken > _MOST_BROKEN:
+                raise InvalidAnswer("it is full of braces that are no JSON") from None
+            end = closing or start + 1
         start = text.find("{", end)
-    return found, unfinished
+    return found, rest
+
+
+def _closing(text: str, start: int) -> Optional[int]:
+    """The end of what is opened by the brace at ``start``, JSON or not."""
+    depth = 0
+    for token in _TOKEN.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(token.group(), 0)
+        if depth == 0:
+            return token.end()
+    return None
 
 
 def _likeness(value: Dict[str, Any]) -> int:
