@@ -69,7 +69,7 @@ def task_files(task: Task) -> dict[str, bytes]:
 
 # Runs in the sandbox. A link is kept as a link; what cannot be read is left out.
 _ARCHIVE = """
-import io, os, sys, tarfile
+import gzip, os, sys, tarfile
 root, limit = sys.argv[1], int(sys.argv[2])
 total = 0
 for folder, _, names in os.walk(root):
@@ -78,13 +78,11 @@ for folder, _, names in os.walk(root):
         total += info.st_size
         if total > limit:
             sys.exit(3)
-out = tarfile.open(fileobj=sys.stdout.buffer, mode="w|gz", compresslevel=1)
 def plain(info):
     return info if info.isfile() or info.isdir() or info.issym() else None
-try:
-    out.add(root, arcname=".", filter=plain)
-finally:
-    out.close()
+with gzip.GzipFile(fileobj=sys.stdout.buffer, mode="wb", compresslevel=1, mtime=0) as stream:
+    with tarfile.open(fileobj=stream, mode="w|") as archive:
+        archive.add(root, arcname=".", filter=plain)
 """
 
 _RESTORE = """
