@@ -1,0 +1,142 @@
+"""``pytest --pinchbench -p pytest_pinchbench.demo``: what it settles, and a run of it."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+import pytest
+
+from pytest_pinchbench.demo import SUITE
+from pytest_pinchbench.issues import HarnessUnavailable
+from pytest_pinchbench.items import RUN
+from pytest_pinchbench.openclaw.install import install_here
+from pytest_pinchbench.options import Settings
+
+DEMO = ("--pinchbench", "-p", "pytest_pinchbench.demo")
+
+SCORES = {
+    "task_00_roll_call": 1.0,
+    "task_01_packing_list": 0.75,
+    "task_02_bike_trips": 1.0,
+    "task_03_book_club": 1.0,
+    "task_04_leap_years": 0.0,
+    "task_05_lost_umbrella": 0.85,
+    "task_06_release_note": 0.4 * 0.5 + 0.6 * 0.6,
+}
+
+# found before pytester moves HOME, so that OpenClaw is installed once and not once a test
+DATA_DIR = platformdirs.user_data_path("pytest-pinchbench", appauthor=False)
+
+
+@pytest.fixture
+def settings(pytester: pytest.Pytester) -> Callable[..., Settings]:
+    def settle(*arguments: str) -> Settings:
+        config = pytester.parseconfigure(*DEMO, "--collect-only", *arguments)
+        found: Settings = config.stash[RUN].settings
+        return found
+
+    return settle
+
+
+def models(url: str | None, key: str | None) -> int:
+    """The status of a request for the list of models."""
+    # not by httpx: what it imports late, pytester would throw out, to be there twice afterwards
+    request = urllib.request.Request(f"{url}/models", headers={"x-api-key": str(key)})
+    try:
+        with urllib.request.urlopen(request) as response:
+            status: int = response.status
+    except urllib.error.HTTPError as error:
+        return error.code
+    return status
+
+
+def test_what_the_command_line_leaves_open_is_the_demos(settings: Callable[..., Settings]) -> None:
+    found = settings()
+    assert found.skill_dir == SUITE
+    assert found.recipe.environment == "local"
+    assert found.model.id == "demo/scripted"
+    assert models(found.model.base_url, found.model.api_key) == 200
+    assert models(found.model.base_url, "another key") == 401
+    assert found.judge is not None
+    assert (found.judge.base_url, found.judge.api_key) == (
+        found.model.base_url,
+        found.model.api_key,
+    )
+
+
+def test_settings_of_a_real_project_do_not_count(
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Callable[..., Settings],
+) -> None:
+    pytester.makeini("[pytest]\npinchbench_env = docker\npinchbench_judge_model = dear-judge")
+    monkeypatch.setenv("MODEL_NAME", "dear-model")
+    monkeypatch.setenv("MODEL_API_KEY", "sk-dear")
+    monkeypatch.setenv("PINCHBENCH_SKILL_DIR", str(pytester.path))
+    found = settings()
+    assert (found.model.id, found.recipe.environment) == ("demo/scripted", "local")
+    assert found.judge is not None
+    assert found.judge.id == "demo/judge"
+    assert found.model.api_key != "sk-dear"
+    assert found.skill_dir == SUITE
+
+
+def test_a_model_of_ones_own_is_not_judged_by_the_script(settings: Callable[..., Settings]) -> None:
+    found = settings("--model", "openrouter/some/model")
+    assert found.model.id == "openrouter/some/model"
+    assert (found.model.base_url, found.judge, found.fail_under) == (None, None, None)
+    assert found.skill_dir == SUITE
+
+
+def test_a_suite_of_ones_own_is_taken(
+    tmp_path: Path, write_suite: Callable[..., Path], settings: Callable[..., Settings]
+) -> None:
+    own = write_suite(tmp_path / "own", task_a={})
+    assert settings("--pinchbench-skill-dir", str(own)).skill_dir == own
+
+
+def test_without_the_option_the_demo_does_nothing(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_of_the_project(pytestconfig): pass")
+    pytester.runpytest(*DEMO[1:]).assert_outcomes(passed=1)
+
+
+def test_the_endpoint_ends_with_the_run(pytester: pytest.Pytester) -> None:
+    config = pytester.parseconfigure(*DEMO, "--collect-only")
+    url = config.stash[RUN].settings.model.base_url
+    config._ensure_unconfigure()
+    with pytest.raises(urllib.error.URLError, match="refused"):
+        models(url, None)
+
+
+@pytest.fixture
+def openclaw() -> None:
+    try:
+        install_here(DATA_DIR, None, again=False, say=print)
+    except HarnessUnavailable as error:
+        pytest.skip(str(error))
+
+
+def scores(results: Path) -> dict[str, Any]:
+    records = [json.loads(path.read_text()) for path in results.glob("*/*/*/*/result.json")]
+    return {record["task_id"]: record["metrics"]["score"] for record in records}
+
+
+@pytest.mark.openclaw
+@pytest.mark.usefixtures("openclaw")
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "two workers"])
+def test_a_run_gives_the_scores_that_the_script_deserves(
+    pytester: pytest.Pytester, workers: tuple[str, ...]
+) -> None:
+    result = pytester.runpytest_subprocess(
+        *DEMO, *workers, f"--pinchbench-data-dir={DATA_DIR}", "--pinchbench-results-dir=out"
+    )
+    assert scores(pytester.path / "out") == pytest.approx(SCORES)
+    mean = sum(SCORES.values()) / len(SCORES)
+    result.stdout.re_match_lines([rf"Mean score +{mean:.3f}.*"])
+    assert result.ret == 0
