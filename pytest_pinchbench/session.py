@@ -35,7 +35,8 @@ def start(config: pytest.Config) -> None:
     config.pluginmanager.register(CollectionHooks(), "pinchbench-collection")
     if worker_input is None:
         config.pluginmanager.register(ControllerHooks(run), "pinchbench-controller")
-        if config.pluginmanager.hasplugin("dsession"):
+        # not "dsession": which of the two plugins is configured first is anyone's guess
+        if config.pluginmanager.hasplugin("xdist"):
             config.pluginmanager.register(XdistHooks(run), "pinchbench-xdist")
             if config.option.maxschedchunk is None:
                 # tasks are few and long: hand them out one by one
