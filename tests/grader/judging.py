@@ -10,6 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from pytest_pinchbench.grader.judge import ask_judge
+from pytest_pinchbench.grader.part import Part
+
 from pytest_pinchbench.options import ModelSpec
 from pytest_pinchbench.tasks import Prompt, Task
 
@@ -103,6 +106,32 @@ def chat(content: Any, finish: str = "stop", **message: Any) -> dict[str, Any]:
         ],
         "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
     }
+
+
+def ask(
+    server: JudgeServer, protocol: str = "openai-chat", *, timeout: float = 20.0, **changes: Any
+) -> Part:
+    """The judge's part of a grade, from this process."""
+    spec = server.spec(protocol, **changes)
+    return ask_judge(
+        {
+            "prompt": "Write a poem.",
+            "prompts": ["Write a poem."],
+            "expected_behavior": "A poem.",
+            "judge_rubric": "Quality and style.",
+            "grading_criteria": "",
+        },
+        [],
+        {
+            "id": spec.id,
+            "base_url": spec.base_url,
+            "api_key": spec.api_key,
+            "api_protocol": spec.api_protocol,
+            "params": dict(spec.params),
+        },
+        timeout=timeout,
+        transcript_limit=10_000,
+    )
 
 
 def make_task(checks: str | None = None, **changes: Any) -> Task:
