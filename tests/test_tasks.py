@@ -214,6 +214,14 @@ def test_a_missing_asset_is_left_to_the_attempt(load: Load, tmp_path: Path) -> N
         assert task.workspace_files[0].source == tmp_path / "assets" / "big.pdf"
 
 
+def test_links_that_lead_nowhere_are_missing_assets(load: Load, tmp_path: Path) -> None:
+    os.symlink("loop", tmp_path / "assets" / "loop")
+    os.symlink("gone", tmp_path / "assets" / "dangling")
+    for source in ("loop", "dangling"):
+        task = load(front=FRONT + f"workspace_files: [{{source: {source}, dest: x}}]\n")
+        assert task.workspace_files[0].source == tmp_path / "assets" / source
+
+
 def test_a_folder_of_assets_called_assets_is_found(load: Load, tmp_path: Path) -> None:
     (tmp_path / "assets" / "assets").mkdir()
     (tmp_path / "assets" / "assets" / "x").write_text("")
