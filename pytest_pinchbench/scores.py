@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_pinchbench.results import Record
 
 _SEED = 20260217  # fixed: the same results print the same interval
 _PICKS = 2_000_000  # bounds the work of one interval, whatever the number of tasks
+_POOL = 200  # bootstrap means that stand for one task with several attempts
 
 
 @dataclass(frozen=True)
@@ -60,22 +61,45 @@ def interval(scores: Mapping[str, Sequence[float]]) -> tuple[float, float] | Non
     Tasks are resampled, and within a task its attempts. Seeded, and independent of the
     order of tasks. None for fewer than two tasks: one task says nothing about others.
     """
-    tasks = [list(scores[task]) for task in sorted(scores)]
+    generator = random.Random(_SEED)
+    size = pool_size(scores.values())
+    return bootstrap(
+        [resampled_means(scores[task], size, generator) for task in sorted(scores)], generator
+    )
+
+
+def pool_size(tasks: Iterable[Sequence[float]]) -> int:
+    """How many values of :func:`resampled_means` stand for a task: one where nothing varies."""
+    return 1 if all(len(attempts) == 1 for attempts in tasks) else _POOL
+
+
+def resampled_means(attempts: Sequence[float], size: int, generator: random.Random) -> list[float]:
+    """``size`` bootstrap means of a task's attempts.
+
+    Balanced: over all of them each attempt is drawn equally often, so that their mean is
+    exactly that of the attempts.
+    """
+    drawn = list(attempts) * size
+    generator.shuffle(drawn)
+    count = len(attempts)
+    return [_mean(drawn[start : start + count]) for start in range(0, len(drawn), count)]
+
+
+def bootstrap(
+    tasks: Sequence[Sequence[float]], generator: random.Random
+) -> tuple[float, float] | None:
+    """95 % interval of the mean over tasks, each given by equally many equally likely values.
+
+    Resampling tasks, and for each one drawn one of its values, is drawing from all values of
+    all tasks at once. None for fewer than two tasks.
+    """
     if len(tasks) < 2:
         return None
-    generator = random.Random(_SEED)
-    single = all(len(attempts) == 1 for attempts in tasks)
-    flat = [attempts[0] for attempts in tasks]
-    means = []
-    for _ in range(max(1000, min(10_000, _PICKS // len(tasks)))):
-        if single:
-            means.append(sum(generator.choices(flat, k=len(flat))) / len(flat))
-        else:
-            picked = generator.choices(tasks, k=len(tasks))
-            resampled = (_mean(generator.choices(one, k=len(one))) for one in picked)
-            means.append(sum(resampled) / len(tasks))
-    means.sort()
-    return means[int(0.025 * len(means))], means[int(0.975 * len(means)) - 1]
+    values = [value for task in tasks for value in task]
+    count = len(tasks)
+    draws = max(1000, min(10_000, _PICKS // count))
+    means = sorted(_mean(generator.choices(values, k=count)) for _ in range(draws))
+    return means[int(0.025 * draws)], means[int(0.975 * draws) - 1]
 
 
 def mean_interval(records: Sequence[Record]) -> tuple[float, float] | None:

@@ -1,0 +1,43 @@
+"""The files at the top of a run directory that people open: written when a run has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pytest_pinchbench.comparison import Comparison
+from pytest_pinchbench.reports.markdown import summary_markdown, table_markdown
+from pytest_pinchbench.results import Record, RunDirectory, write_atomically, write_json
+
+
+def write_files(
+    directory: RunDirectory,
+    records: Sequence[Record],
+    summary: Mapping[str, Any],
+    comparisons: Sequence[Comparison] = (),
+    *,
+    baselines: Sequence[Mapping[str, Any]] = (),
+    say: Callable[[str], None] = lambda message: None,
+) -> None:
+    """``summary.json`` and ``summary.md``, and ``report.html`` where that can be made.
+
+    ``say`` is told what is missing. A report that fails fails alone: the run it shows is paid
+    for, and its numbers are safe by then.
+    """
+    told = {**summary, "comparisons": [comparison.to_json() for comparison in comparisons]}
+    write_json(directory.path / "summary.json", told)
+    markdown = summary_markdown(summary, comparisons)
+    if baselines:
+        markdown += f"\n## Models\n\n{table_markdown([*baselines, summary])}"
+    write_atomically(directory.path / "summary.md", markdown.encode("utf-8", "replace"))
+    from pytest_pinchbench.reports.html import report_html, why_not
+
+    if problem := why_not():
+        say(problem)
+        return
+    try:
+        page = report_html(directory, records, summary, comparisons)
+    except Exception as error:  # of a renderer written in another language, anything may come
+        say(f"report.html could not be made: {type(error).__name__}: {error}")
+    else:
+        write_atomically(directory.path / "report.html", page.encode("utf-8", "replace"))

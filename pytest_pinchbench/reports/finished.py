@@ -1,0 +1,55 @@
+"""``--pinchbench-compare`` on finished runs alone: nothing is run, they are only compared."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pytest_pinchbench.comparison import compare_with_last
+from pytest_pinchbench.issues import SettingsError
+from pytest_pinchbench.reports import text
+from pytest_pinchbench.reports.markdown import comparison_markdown, table_markdown
+from pytest_pinchbench.reports.summarize import read_run
+from pytest_pinchbench.results import write_atomically
+
+
+def compare_finished(
+    paths: Sequence[Path],
+    *,
+    compare_fail: float | None,
+    results_dir: Path,
+    environ: Mapping[str, str] = os.environ,
+) -> tuple[list[str], bool]:
+    """The last of ``paths`` against each of the others, which are its baselines.
+
+    Returns the lines to print, and whether ``compare_fail`` fails this. The same as Markdown,
+    for a pull request, goes to ``comparison.md`` in ``results_dir``, and to the step's page in
+    GitHub Actions. Raises ``PinchBenchError``.
+    """
+    if len(paths) < 2:
+        raise SettingsError(
+            "--pinchbench-compare alone compares finished runs, at least two: "
+            "give it again for each, the new run last; or give --model to run one now"
+        )
+    runs = [read_run(path) for path in paths]
+    comparisons = compare_with_last(runs)
+    drops = [
+        comparison.baseline_name
+        for comparison in comparisons
+        if compare_fail is not None and comparison.worse_by_more_than(compare_fail)
+    ]
+    lines = []
+    for comparison in comparisons:
+        lines += [*text.comparison_lines(comparison), ""]
+    lines += text.table_lines(runs)
+    if drops:
+        lines.append(f"Comparison  fails: significantly below {', '.join(drops)}")
+    markdown = "\n\n".join([table_markdown(runs), *map(comparison_markdown, comparisons)]) + "\n"
+    results_dir.mkdir(parents=True, exist_ok=True)
+    write_atomically(results_dir / "comparison.md", markdown.encode("utf-8", "replace"))
+    lines.append(f"As Markdown {results_dir / 'comparison.md'}")
+    if page := environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(page).open("a", encoding="utf-8", errors="replace") as stream:
+            stream.write(markdown)
+    return lines, bool(drops)

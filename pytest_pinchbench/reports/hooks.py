@@ -1,0 +1,134 @@
+"""The hooks by which a run's results reach files, reports and GitHub; in the controller only."""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_pinchbench.comparison import Comparison, compare_with_last
+from pytest_pinchbench.reports import github, junit, text
+from pytest_pinchbench.reports.conversation import conversation
+from pytest_pinchbench.reports.files import write_files
+from pytest_pinchbench.reports.json_report import add_scores
+from pytest_pinchbench.reports.summarize import Summary, read_run, summarize
+
+if TYPE_CHECKING:
+    from pytest_pinchbench.results import Record
+    from pytest_pinchbench.run import Run
+
+
+def register(config: pytest.Config, run: Run) -> None:
+    """To be called before the run's own hooks are registered: what is registered later is
+    called earlier, and the comparison has its say on the exit code after the gate.
+
+    Raises ``PinchBenchError`` for a run to compare with that cannot be read.
+    """
+    hooks = ReportHooks(config, run)
+    config.pluginmanager.register(hooks, "pinchbench-reports")
+    if run.directory is not None and getattr(config.option, "htmlpath", None):
+        from pytest_pinchbench.reports.pytest_html import HtmlReportHooks
+
+        html = HtmlReportHooks(run.directory, lambda: hooks.summary)
+        config.pluginmanager.register(html, "pinchbench-pytest-html")
+
+
+class ReportHooks:
+    def __init__(self, config: pytest.Config, run: Run) -> None:
+        self._config = config
+        self._run = run
+        self._began = time.monotonic()
+        start = config.invocation_params.dir
+        self._baselines = [read_run(start / path) for path in run.settings.compare]
+
+    # what the run came to, once it has ended
+
+    @cached_property
+    def records(self) -> list[Record]:
+        assert self._run.directory is not None
+        return self._run.directory.records()
+
+    @cached_property
+    def summary(self) -> Summary:
+        assert self._run.directory is not None
+        description = json.loads((self._run.directory.path / "run.json").read_bytes())
+        seconds = time.monotonic() - self._began
+        return summarize(self.records, description, wall_seconds=round(seconds, 3))
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        return compare_with_last([*self._baselines, self.summary])
+
+    @property
+    def _has_results(self) -> bool:
+        directory = self._run.directory
+        return directory is not None and (directory.path / "run.json").exists()
+
+    # pytest's hooks
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        decides = report.when == "call" or (report.when == "setup" and report.failed)
+        directory = self._run.directory
+        if decides and directory is not None and junit.is_written(self._config):
+            from pytest_pinchbench.run import parse_node_id
+
+            key = parse_node_id(report.nodeid)
+            record = directory.read(*key) if key else None
+            if record is not None:
+                entries = conversation(directory, record, junit.TAIL)
+                junit.add_transcript(self._config, report, entries)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if not self._has_results:
+            return
+        assert self._run.directory is not None
+        write_files(
+            self._run.directory,
+            self.records,
+            self.summary,
+            self.comparisons,
+            baselines=self._baselines,
+            say=self._run.say,
+        )
+        junit.add_suite_properties(self._config, self.summary)
+        decided = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        if session.exitstatus in decided and self._drops():
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_json_modifyreport(self, json_report: dict[str, Any]) -> None:
+        if self._has_results:
+            add_scores(json_report, self.summary)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self._has_results:
+            return
+        lines: list[str] = []
+        for comparison in self.comparisons:
+            lines += ["", *text.comparison_lines(comparison)]
+        lines += [f"Comparison  fails the run: {drop}" for drop in self._drops()]
+        if len(self._baselines) > 1:
+            lines += ["", *text.table_lines([*self._baselines, self.summary])]
+        if github.in_github_actions():
+            pass_mark = self._run.settings.pass_mark
+            lines += github.annotation_lines(self.summary, self.comparisons, pass_mark=pass_mark)
+            github.write_step_summary(self.summary, self.comparisons)
+        for line in lines:
+            terminalreporter.write_line(self._run.redactor.text(line))
+
+    def _drops(self) -> list[str]:
+        """The comparisons that ``--pinchbench-compare-fail`` fails the run for."""
+        limit = self._run.settings.compare_fail
+        if limit is None:
+            return []
+        return [
+            f"the mean is significantly below that of {comparison.baseline_name}, "
+            f"by more than {limit:g}"
+            for comparison in self.comparisons
+            if comparison.worse_by_more_than(limit)
+        ]

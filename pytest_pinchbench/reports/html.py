@@ -1,0 +1,239 @@
+"""``report.html``: a run on one page that needs nothing else, no network and no server.
+
+The page's own policy forbids every request and every script but the one it came with, so
+that even text of a model that escaped escaping could do nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from pytest_pinchbench.comparison import Comparison
+from pytest_pinchbench.reports import charts, formats, text
+from pytest_pinchbench.reports.conversation import conversation
+from pytest_pinchbench.reports.page import attempt_html, source, templates
+from pytest_pinchbench.reports.summarize import shown_score
+from pytest_pinchbench.results import Record, RunDirectory
+
+CONVERSATION = 60_000  # characters of one attempt's conversation
+_CONVERSATIONS = 20_000_000  # of all of them: a browser has to open the page
+_SHORTEST = 2_000
+
+Row = tuple[str, list[tuple[str, float | None]]]
+
+
+def why_not() -> str | None:
+    """Why no report can be made here, and what to do; None when it can."""
+    missing = [name for name in ("jinja2", "vl_convert") if find_spec(name) is None]
+    if not missing:
+        return None
+    return "report.html needs: python -m pip install 'pytest-pinchbench[html]'"
+
+
+def report_html(
+    directory: RunDirectory,
+    records: Sequence[Record],
+    summary: Mapping[str, Any],
+    comparisons: Sequence[Comparison] = (),
+) -> str:
+    """The page of a run. ``records`` are those that ``summary`` is of."""
+    from markupsafe import Markup
+
+    script = source("report.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    style = "\n".join(map(source, ("colours.css", "report.css", "attempt.css")))
+    return (
+        templates()
+        .get_template("report.html.j2")
+        .render(
+            summary=summary,
+            policy=policy,
+            style=Markup(style),
+            script=Markup(script),
+            numbers=list(_numbers(summary)),
+            facts=list(_facts(summary)),
+            charts=[
+                (title, note, Markup(svg)) for title, note, svg in _charts(summary, comparisons)
+            ],
+            comparisons=[
+                (comparison, text.mean_line(comparison), list(_changes(comparison)))
+                for comparison in comparisons
+            ],
+            columns=_columns(summary),
+            rows=[_row(task, summary) for task in summary["tasks"]],
+            details=_details(directory, records, summary),
+        )
+    )
+
+
+def _numbers(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+    score = shown_score(summary)
+    if score:
+        interval = score["interval"]
+        yield (
+            "mean score" if summary["official"] else "mean, for reference",
+            formats.score(score["mean"]),
+            f"95 % interval {formats.bounds(interval)}" if interval else None,
+        )
+        yield "full score", formats.percent(score["pass_rate"]), f"of {score['tasks']} tasks"
+    usage, judge = summary["usage"], summary["judge_usage"]
+    yield (
+        "tokens",
+        formats.count(usage["total_tokens"]),
+        f"{formats.count(usage['input_tokens'])} in, {formats.count(usage['output_tokens'])} out",
+    )
+    requests = f"{formats.count(usage['request_count'])} requests"
+    yield "cost", formats.cost(usage), requests
+    if judge:
+        yield "judge", formats.cost(judge), f"{formats.count(judge['total_tokens'])} tokens"
+    if summary["wall_seconds"] is not None:
+        yield "wall time", formats.seconds(summary["wall_seconds"]), None
+
+
+def _facts(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if summary["started_at"]:
+        yield "started", summary["started_at"][:19].replace("T", " ") + " UTC"
+    if summary["judge"]:
+        yield "judge", summary["judge"]
+    for name, commit in summary["suites"].items():
+        yield "suite", f"{name} {(commit or 'in no git repository')[:12]}"
+    for name, version in summary["versions"].items():
+        yield name, ", ".join(version) if isinstance(version, list) else str(version)
+    yield "settings", summary["settings_digest"][:19]
+
+
+def _charts(
+    summary: Mapping[str, Any], comparisons: Sequence[Comparison]
+) -> Iterator[tuple[str, str | None, str]]:
+    """Title, note and SVG of each chart that has something to show."""
+    tasks = len(summary["tasks"])
+    few = None if tasks <= charts.MOST_TASKS else f"the {charts.MOST_TASKS} lowest of {tasks}"
+    found = [
+        ("Score by category", "mean and its 95 % interval", charts.by_category(summary)),
+        ("Score by task, lowest first", few, charts.by_task(summary)),
+        ("Cost against score", "a point is a task", charts.cost_against_score(summary)),
+        *(
+            (
+                f"Against {comparison.baseline_name}",
+                "ring: before, dot: after; tasks that are the same are left out",
+                charts.changes(comparison),
+            )
+            for comparison in comparisons
+        ),
+    ]
+    for title, note, svg in found:
+        if svg is not None:
+            yield title, note, svg
+
+
+def _changes(comparison: Comparison) -> Iterator[tuple[Any, ...]]:
+    for task in comparison.tasks:
+        if task.verdict != "same":
+            yield (
+                task,
+                formats.score(task.baseline),
+                formats.score(task.new),
+                formats.difference(task.difference),
+                formats.bounds_of_difference(task.interval),
+            )
+
+
+def _is_repeated(summary: Mapping[str, Any]) -> bool:
+    return any(len(task["attempts"]) > 1 for task in summary["tasks"])
+
+
+def _columns(summary: Mapping[str, Any]) -> list[tuple[str, bool]]:
+    """Titles, and whether the column holds numbers."""
+    spread = [("min", True), ("max", True), ("std", True)] if _is_repeated(summary) else []
+    return [
+        ("task", False),
+        ("score", True),
+        *spread,
+        ("full score", True),
+        ("category", False),
+        ("grading", False),
+        ("time", True),
+        ("tokens", True),
+        ("requests", True),
+        ("cost", True),
+    ]
+
+
+def _row(task: Mapping[str, Any], summary: Mapping[str, Any]) -> Row:
+    """The cells after the task's id: text, and what to sort by where it is a number."""
+    mean, usage = task["mean"], task["usage"]
+    spread = [
+        (formats.score(task[name]) if name != "std" else _std(task), _number(task[name]))
+        for name in ("min", "max", "std")
+    ]
+    return task["task_id"], [
+        (_status(task), _number(mean)),
+        *(spread if _is_repeated(summary) else []),
+        (formats.percent(task["pass_rate"]), _number(task["pass_rate"])),
+        (task["category"] or formats.UNKNOWN, None),
+        (task["grading_type"] or formats.UNKNOWN, None),
+        (formats.seconds(task["execution_time"]), _number(task["execution_time"])),
+        (formats.count(usage["total_tokens"]), usage["total_tokens"]),
+        (formats.count(usage["request_count"]), usage["request_count"]),
+        (formats.cost(usage), _number(usage["cost_usd"])),
+    ]
+
+
+def _number(value: float | None) -> float:
+    """What is not known sorts below everything."""
+    return -1 if value is None else value
+
+
+def _std(task: Mapping[str, Any]) -> str:
+    return formats.UNKNOWN if task["std"] is None else f"{task['std']:.3f}"
+
+
+def _status(task: Mapping[str, Any]) -> str:
+    """The mean, or the word for why there is none."""
+    if task["mean"] is None:
+        return str(task["attempts"][0]["status"])
+    return formats.score(task["mean"])
+
+
+def _details(
+    directory: RunDirectory, records: Sequence[Record], summary: Mapping[str, Any]
+) -> Iterable[Mapping[str, Any]]:
+    """Each task that has a record, read while the page is written: they are the bulk of it."""
+    from markupsafe import Markup
+
+    found = {(record["task_id"], record["attempt"]): record for record in records}
+    limit = max(_SHORTEST, min(CONVERSATION, _CONVERSATIONS // max(len(records), 1)))
+    for task in summary["tasks"]:
+        numbers = [attempt["attempt"] for attempt in task["attempts"]]
+        attempts = [r for n in numbers if (r := found.get((task["task_id"], n)))]
+        if not attempts:
+            continue
+        truth = attempts[0]["ground_truth"]
+        yield {
+            "task_id": task["task_id"],
+            "name": task["name"],
+            "score": _status(task),
+            "texts": [
+                (title, truth[name])
+                for title, name in (
+                    ("Expected behaviour", "expected_behavior"),
+                    ("Grading criteria", "grading_criteria"),
+                )
+                if truth[name]
+            ],
+            "attempts": [
+                (
+                    f"Attempt {record['attempt']}" if len(numbers) > 1 else "",
+                    Markup(attempt_html(record, conversation(directory, record, limit))),
+                )
+                for record in attempts
+            ],
+        }

@@ -1,0 +1,64 @@
+"""Templates of the HTML reports, and what they share: one attempt, readable in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from pytest_pinchbench.reports import formats
+from pytest_pinchbench.reports.conversation import Entry
+from pytest_pinchbench.results import Record
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+@cache
+def templates() -> Environment:
+    """Every value is escaped, whatever the template's name."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("pytest_pinchbench.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
+
+
+def source(name: str) -> str:
+    """A style sheet or script of ours, as it stands."""
+    return (files("pytest_pinchbench.reports") / "templates" / name).read_text(encoding="utf-8")
+
+
+def attempt_html(record: Record, conversation: Sequence[Entry], *, open: bool = False) -> str:
+    """An attempt as a fragment: verdict, issues, criteria, notes, conversation.
+
+    ``open``: the conversation is shown without a click.
+    """
+    usage, judge = record["usage"], record["judge_usage"]
+    facts = [
+        ("time", formats.seconds(record["execution_time"])),
+        ("tokens", formats.count(usage["total_tokens"])),
+        ("requests", formats.count(usage["request_count"])),
+        ("cost", formats.cost(usage)),
+    ]
+    if judge:
+        facts.append(("judge's tokens", formats.count(judge["total_tokens"])))
+    if record["retried"]:
+        facts.append(("tries", str(len(record["retried"]) + 1)))
+    score = record["metrics"]["score"]
+    return (
+        templates()
+        .get_template("attempt.html.j2")
+        .render(
+            record=record,
+            scoring=record["meta"]["benchmark"]["scoring"],
+            score="invalid, no score" if score is None else f"score {formats.score(score)}",
+            facts=facts,
+            conversation=conversation,
+            open=open,
+        )
+    )

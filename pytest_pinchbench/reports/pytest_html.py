@@ -1,0 +1,97 @@
+"""What a pytest-html report gets: columns, the run's mean, each task readable in place.
+
+Registered only where pytest-html writes a report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any
+
+import pytest
+
+from pytest_pinchbench.reports import formats
+from pytest_pinchbench.reports.conversation import conversation
+from pytest_pinchbench.reports.page import attempt_html, source
+from pytest_pinchbench.reports.text import headline
+from pytest_pinchbench.results import RunDirectory
+from pytest_pinchbench.run import parse_node_id
+
+# pytest-html keeps everything in memory and in one attribute of one page
+CONVERSATION = 30_000  # characters an attempt
+
+_AFTER = 2  # columns that come before ours: result, test
+_COLUMNS = ("score", "category", "tokens", "cost")
+
+# Its own style sheet has fixed colours, one width and no dark mode
+_STYLE = """
+body { min-width: 0; color: var(--text); background: var(--page); }
+h1, h2, p, a, #results-table, #environment, .summary { color: var(--text); }
+#results-table { display: block; overflow-x: auto; border: 0; }
+#environment { display: block; overflow-x: auto; }
+#results-table th, #results-table td, #environment td { border-color: var(--line);
+  color: var(--text); overflow-wrap: anywhere; }
+#environment tr:nth-child(odd) { background: var(--card); }
+.extraHTML, .logwrapper, .logwrapper .log { background: var(--card); color: var(--text);
+  overflow-wrap: anywhere; white-space: pre-wrap; }
+.extraHTML { white-space: normal; max-width: calc(100vw - 40px); }
+.logwrapper { max-width: calc(100vw - 40px); }
+td.extra { padding: 8px; }
+.logexpander { color: var(--text); background: var(--card); border-color: var(--line); }
+.summary { flex-wrap: wrap; }
+span.passed, .passed .col-result { color: var(--good); }
+span.failed, span.error, .failed .col-result, .error .col-result { color: var(--bad); }
+"""
+
+
+class HtmlReportHooks:
+    """``summary`` gives the run's summary once it has ended."""
+
+    def __init__(self, directory: RunDirectory, summary: Callable[[], Mapping[str, Any]]) -> None:
+        self._directory = directory
+        self._summary = summary
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """The last report of a test, which pytest-html collects from all of them."""
+        key = parse_node_id(report.nodeid)
+        record = self._directory.read(*key) if key and report.when == "teardown" else None
+        if record is not None:
+            from pytest_html import extras
+
+            html = attempt_html(record, conversation(self._directory, record, CONVERSATION))
+            own = extras.html(html)
+            setattr(report, "extras", [*getattr(report, "extras", []), own])  # noqa: B010
+
+    def pytest_html_results_summary(self, prefix: list[str]) -> None:
+        styles = "\n".join((source("colours.css"), source("attempt.css"), _STYLE))
+        prefix += [
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<style>{styles}</style>",
+            f"<p>{escape(headline(self._summary()))}</p>",
+        ]
+
+    def pytest_html_results_table_header(self, cells: list[str]) -> None:
+        cells[_AFTER:_AFTER] = [
+            f'<th class="sortable" data-column-type="{name}">{name.capitalize()}</th>'
+            for name in _COLUMNS
+        ]
+
+    def pytest_html_results_table_row(self, report: pytest.TestReport, cells: list[str]) -> None:
+        values: dict[str, Any] = dict(report.user_properties)
+        score, tokens, cost = (values.get(n) for n in ("score", "total_tokens", "cost_usd"))
+        cells[_AFTER:_AFTER] = [
+            _cell("score", formats.score(score), score),
+            _cell("category", str(values.get("category", ""))),
+            _cell("tokens", formats.count(tokens), tokens),
+            _cell("cost", formats.cost({"cost_usd": cost}), cost),
+        ]
+
+
+def _cell(name: str, text: str, number: float | None = None) -> str:
+    """pytest-html sorts by what is in the cell, as text: so numbers have their sortable form
+    in front, where it is not seen.
+    """
+    key = "" if number is None else f"{number:020.6f}"
+    return f'<td class="col-{name}"><span hidden>{key}</span>{escape(text)}</td>'

@@ -1,0 +1,38 @@
+"use strict";
+// Sorting: a header is a button; numbers sort by data-value, the rest as text.
+for (const table of document.querySelectorAll("table.sortable")) {
+  const heads = [...table.tHead.rows[0].cells];
+  heads.forEach((head, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = head.textContent;
+    head.replaceChildren(button);
+    button.addEventListener("click", () => {
+      const up = head.getAttribute("aria-sort") !== "ascending";
+      heads.forEach((other) => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", up ? "ascending" : "descending");
+      const key = (row) => {
+        const cell = row.cells[column];
+        return "value" in cell.dataset ? Number(cell.dataset.value) : cell.textContent;
+      };
+      const order = (a, b) => typeof a === "number" && typeof b === "number"
+        ? a - b : String(a).localeCompare(String(b), undefined, { numeric: true });
+      const rows = [...table.tBodies[0].rows];
+      rows.sort((a, b) => (up ? 1 : -1) * order(key(a), key(b)));
+      table.tBodies[0].append(...rows);
+    });
+  });
+}
+// A chart says what is under the pointer.
+for (const mark of document.querySelectorAll("figure svg .role-mark [aria-label]")) {
+  const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
+  title.textContent = mark.getAttribute("aria-label");
+  mark.append(title);
+}
+// A link to a task opens it.
+const open = () => {
+  const task = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (task instanceof HTMLDetailsElement) task.open = true;
+};
+addEventListener("hashchange", open);
+open();

@@ -1,0 +1,132 @@
+"""Run directories for tests, made by the code that makes real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from records import make_grade, make_run, record, result
+
+from pytest_pinchbench.harnesses import Usage
+from pytest_pinchbench.issues import Issue
+from pytest_pinchbench.reports.summarize import Summary, read_run, summarize
+from pytest_pinchbench.results import RUN_SCHEMA, RunDirectory
+from pytest_pinchbench.trajectory import to_actf
+
+Scores = Mapping[str, Sequence[float | None]]
+
+HOSTILE = "</pre><script>document.title = 'owned'</script><img src=x onerror=alert(1)> & `|*"
+
+
+def transcript(text: str = "Done.") -> tuple[dict[str, Any], ...]:
+    """A short conversation: thinking, a tool call, its result, an answer."""
+
+    def event(second: int, **message: Any) -> dict[str, Any]:
+        stamp = f"2026-02-17T10:00:{second:02}.000Z"
+        return {"type": "message", "timestamp": stamp, "message": message}
+
+    def said(**part: Any) -> dict[str, Any]:
+        return {"role": "assistant", "content": [part], "stopReason": "stop"}
+
+    return (
+        event(1, role="user", content=[{"type": "text", "text": "Make made.txt that says yes."}]),
+        event(2, **said(type="thinking", thinking="A file, then.")),
+        event(
+            3,
+            **said(
+                type="toolCall", id="c1", name="write", arguments={"path": "made.txt", "text": text}
+            ),
+        ),
+        event(
+            4,
+            role="toolResult",
+            toolCallId="c1",
+            toolName="write",
+            content=[{"type": "text", "text": f"wrote made.txt: {text}"}],
+            isError=False,
+        ),
+        event(5, **said(type="text", text=text)),
+    )
+
+
+def write_run(
+    path: Path,
+    scores: Scores,
+    *,
+    model: str = "m",
+    categories: Mapping[str, str] | None = None,
+    text: str = "Done.",
+    cost: float | None = 0.01,
+    description: Mapping[str, Any] | None = None,
+) -> RunDirectory:
+    """A run directory as a run leaves it: records, trajectories and ``run.json``.
+
+    ``scores`` are those of each task's attempts; None is an invalid attempt, NaN one that was
+    to run and has no record.
+    """
+    path.mkdir(parents=True)
+    directory = RunDirectory(path)
+    selected = []
+    for place, (task_id, attempts) in enumerate(scores.items(), 1):
+        for attempt, score in enumerate(attempts, 1):
+            selected.append({"task_id": task_id, "attempt": attempt})
+            if score is not None and score != score:
+                continue
+            conversation = transcript(text)
+            run = make_run(
+                transcript=conversation,
+                trajectory=to_actf(conversation),
+                usage=Usage(
+                    input_tokens=900 * place,
+                    output_tokens=100 * place,
+                    total_tokens=1000 * place,
+                    cost_usd=cost and cost * place,
+                    request_count=2,
+                ),
+                execution_time=1.5 * place,
+            )
+            done = result(
+                task_id,
+                score,
+                attempt=attempt,
+                run=run,
+                grade=None
+                if score is None
+                else make_grade(score, breakdown={"said": score, text: 1.0}, notes=text),
+                issues=(Issue("FATAL", "sandbox", f"the sandbox was lost: {text}"),)
+                if score is None
+                else (),
+                category=(categories or {}).get(task_id, "basic"),
+                name=f"Task {place}: {text}",
+                expected_behavior=text,
+            )
+            done.record["model"] = model
+            directory.write(done)
+    run = {
+        "schema_version": RUN_SCHEMA,
+        "run_id": "r1",
+        "started_at": "2026-02-17T10:00:00.000+00:00",
+        "model": model,
+        "settings": {"attempts": 1, "judge": None, "timeout_multiplier": 1.0},
+        "suites": {"skill": "0123456789abcdef"},
+        "selected": selected,
+        "versions": {"pytest-pinchbench": "0.1.0", "pytest": "9", "python": "3.11"},
+        **(description or {}),
+    }
+    directory.write_run(run)
+    return directory
+
+
+def summary_of(path: Path, scores: Scores, **more: Any) -> Summary:
+    return read_run(write_run(path, scores, **more).path)
+
+
+def quick_summary(scores: Scores, *, model: str = "m") -> Summary:
+    """A summary without any file."""
+    records = [
+        record(task_id, score, attempt=attempt)
+        for task_id, attempts in scores.items()
+        for attempt, score in enumerate(attempts, 1)
+    ]
+    return summarize(records, {"model": model, "run_id": model})

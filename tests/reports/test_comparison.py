@@ -1,0 +1,212 @@
+"""Is one run better than another, or is it noise?"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from runs import quick_summary
+
+from pytest_pinchbench.comparison import compare, compare_with_last, names
+from pytest_pinchbench.reports.text import comparison_lines, table_lines
+
+TASKS = [f"task_{n:02}" for n in range(23)]
+
+
+def verdicts(comparison):
+    return {task.task_id: task.verdict for task in comparison.tasks}
+
+
+def same_as(scores, **changes):
+    return {**scores, **changes}
+
+
+STEADY = {task: [1.0, 0.5, 0.0][n % 3 :][:1] for n, task in enumerate(TASKS)}
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_two_models_that_differ_in_one_task_differ_in_that_task_alone(attempts):
+    old = {task: scores * attempts for task, scores in STEADY.items()}
+    new = same_as(old, task_07=[0.25] * attempts)
+    comparison = compare(quick_summary(old), quick_summary(new))
+    differing = {
+        task: verdict for task, verdict in verdicts(comparison).items() if verdict != "same"
+    }
+    assert differing == {"task_07": "changed" if attempts == 1 else "worse"}
+    assert comparison.difference == pytest.approx(-0.25 / 23)
+    assert not comparison.significant
+
+
+def flaky_model(seed, attempts):
+    """Runs of one model: some tasks always the same, the others by chance."""
+    chances = random.Random(1)
+    generator = random.Random(seed)
+    return {
+        task: [
+            generator.choice([0.0, 0.5, 1.0]) if chance < 0.4 else float(chance < 0.8)
+            for _ in range(attempts)
+        ]
+        for task in TASKS
+        if (chance := chances.random()) is not None
+    }
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_a_model_against_itself_is_called_different_at_most_twice_in_twenty(attempts):
+    calls = [
+        compare(
+            quick_summary(flaky_model(2 * seed, attempts)),
+            quick_summary(flaky_model(2 * seed + 1, attempts)),
+        ).significant
+        for seed in range(20)
+    ]
+    assert sum(calls) <= 2
+
+
+def test_few_flaky_tasks_that_fall_the_same_way_are_noise_where_the_interval_alone_says_more():
+    ones = {task: [1.0] for task in TASKS}
+    fallen = same_as(ones, **{task: [0.0] for task in TASKS[:4]})
+    comparison = compare(quick_summary(ones), quick_summary(fallen))
+    assert comparison.interval[1] < 0
+    assert comparison.p_value > 0.05  # 2 / 2**4: all heads or all tails
+    assert comparison.verdict == "within noise"
+
+
+@pytest.mark.parametrize(("change", "verdict"), [(-0.3, "worse"), (0.3, "better")])
+def test_a_real_difference_is_found(change, verdict):
+    generator = random.Random(5)
+    old = {task: [generator.uniform(0.3, 0.7)] for task in TASKS}
+    new = {task: [s + change + generator.uniform(-0.1, 0.1)] for task, (s,) in old.items()}
+    comparison = compare(quick_summary(old), quick_summary(new))
+    assert comparison.verdict == verdict
+    low, high = comparison.interval
+    assert low < change < high
+
+
+def test_a_consistent_fall_in_a_few_tasks_shows_with_three_attempts():
+    old = {task: [1.0] * 3 for task in TASKS[:7]}
+    new = same_as(old, **{task: [0.0] * 3 for task in TASKS[:3]})
+    comparison = compare(quick_summary(old), quick_summary(new))
+    assert comparison.verdict == "worse"
+    assert list(verdicts(comparison).values()) == ["worse"] * 3 + ["same"] * 4
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        ([1.0], [0.0], "changed"),
+        ([1.0, 1.0], [0.0, 0.0], "changed"),
+        ([1.0, 0.0], [0.5, 0.0], "within noise"),
+        ([1.0, 1.0, 1.0], [1.0, 1.0, 0.0], "within noise"),
+        ([1.0, 0.9, 0.8], [0.7, 0.6, 0.5], "worse"),
+        ([0.1, 0.2, 0.3, 0.4], [0.6, 0.9, 0.8, 0.7], "better"),
+        ([0.5, 0.5], [0.5, 0.5], "same"),
+        ([0.4, 0.6], [0.5, 0.5], "same"),
+    ],
+)
+def test_what_is_said_of_a_task_depends_on_its_attempts(old, new, verdict):
+    comparison = compare(quick_summary({"task_a": old}), quick_summary({"task_a": new}))
+    assert verdicts(comparison) == {"task_a": verdict}
+
+
+def test_regressions_come_first():
+    old = {"task_a": [0.5], "task_b": [0.5], "task_c": [0.5]}
+    new = {"task_a": [0.6], "task_b": [0.5], "task_c": [0.1]}
+    comparison = compare(quick_summary(old), quick_summary(new))
+    assert list(verdicts(comparison)) == ["task_c", "task_b", "task_a"]
+
+
+def test_tasks_of_one_run_only_and_invalid_ones_are_named_and_in_no_mean():
+    old = {"task_a": [1.0], "task_b": [1.0], "task_gone": [0.0]}
+    new = {"task_a": [0.8], "task_b": [None], "task_new": [0.0]}
+    comparison = compare(quick_summary(old), quick_summary(new))
+    assert comparison.only_in_baseline == ("task_gone",)
+    assert comparison.only_in_new == ("task_new",)
+    assert comparison.not_valid == ("task_b",)
+    assert (comparison.baseline, comparison.new) == (1.0, 0.8)
+    assert "no valid attempt in the new run, so in no mean here: task_b" in comparison.notes
+
+
+def test_a_task_with_some_invalid_attempts_counts_with_the_others_and_is_named():
+    old = {"task_a": [1.0, 1.0]}
+    new = {"task_a": [0.5, None]}
+    comparison = compare(quick_summary(old), quick_summary(new))
+    assert comparison.difference == -0.5
+    assert comparison.notes == ("compared over its valid attempts in the new run: task_a (1 of 2)",)
+
+
+def test_runs_without_a_common_task_are_not_compared():
+    comparison = compare(quick_summary({"task_a": [1.0]}), quick_summary({"task_b": [1.0]}))
+    assert comparison.difference is None
+    assert "nothing to compare" in comparison.notes[0]
+    assert not comparison.worse_by_more_than(0)
+
+
+def test_what_differs_besides_the_model_is_said():
+    old, new = quick_summary({"task_a": [1.0]}), quick_summary({"task_a": [1.0]})
+    new["suites"] = {"skill": "abc"}
+    assert "the runs differ in suite commit: unknown and abc" in compare(old, new).notes
+
+
+def test_the_same_runs_compare_the_same_every_time_and_in_any_order_of_tasks():
+    old, new = flaky_model(1, 3), flaky_model(2, 3)
+    first = compare(quick_summary(old), quick_summary(new))
+    again = compare(
+        quick_summary(dict(reversed(old.items()))), quick_summary(dict(reversed(new.items())))
+    )
+    assert first == again
+
+
+def test_a_drop_fails_only_when_it_is_larger_than_allowed_and_significant():
+    old = {task: [0.9] for task in TASKS}
+    down = {task: [0.8] for task in TASKS}
+    comparison = compare(quick_summary(old), quick_summary(down))
+    assert comparison.worse_by_more_than(0.05)
+    assert not comparison.worse_by_more_than(0.1)
+    one_down = compare(quick_summary(old), quick_summary(same_as(old, task_03=[0.0])))
+    assert not one_down.worse_by_more_than(0.0)
+    up = compare(quick_summary(down), quick_summary(old))
+    assert not up.worse_by_more_than(0.0)
+
+
+def test_the_last_run_is_compared_with_each_before_it():
+    runs = [quick_summary({"task_a": [score]}, model=f"m{score}") for score in (0.1, 0.2, 0.4)]
+    found = [(c.baseline_name, c.new_name, c.difference) for c in compare_with_last(runs)]
+    assert found == [("m0.1", "m0.4", pytest.approx(0.3)), ("m0.2", "m0.4", pytest.approx(0.2))]
+
+
+def test_runs_of_one_model_are_told_apart():
+    runs = [quick_summary({"task_a": [1.0]}) for _ in range(3)]
+    runs[0]["started_at"] = "2026-02-17T10:00:00.000+00:00"
+    runs[1].update(started_at="2026-02-18T10:00:00.000+00:00", run_id="r2")
+    runs[2].update(started_at="2026-02-18T10:00:00.000+00:00", run_id="r3")
+    assert names(runs) == ["m of 2026-02-17 10:00:00", "m r2", "m r3"]
+
+
+def test_the_terminal_shows_what_moved_in_eighty_columns():
+    long = "task_with_a_name_that_is_much_longer_than_any_terminal_would_like_it_to_be"
+    old = {"task_a": [1.0], "task_b": [0.5], long: [0.0]}
+    new = {"task_a": [0.2], "task_b": [0.5], long: [0.5]}
+    runs = [quick_summary(old, model="o" * 90), quick_summary(new, model="n" * 90)]
+    lines = comparison_lines(compare(*runs))
+    text = "\n".join(lines)
+    assert max(map(len, lines)) <= 80
+    assert "over 3 tasks: 2 changed, 1 same" in text
+    moved = [line.split() for line in lines if line.startswith("task_")]
+    assert moved[0] == ["task_a", "1.000", "0.200", "-0.800", "changed"]
+    assert moved[1][1:] == ["0.000", "0.500", "+0.500", "changed"]
+    assert not any(line.startswith("task_b") for line in lines)
+
+
+def test_a_table_of_models_has_the_best_first_and_marks_what_is_not_official():
+    runs = [
+        quick_summary({"task_a": [0.2], "task_b": [0.4]}, model="openrouter/" + "x" * 60),
+        quick_summary({"task_a": [0.9], "task_b": [None]}, model="shaky"),
+        quick_summary({"task_a": [None], "task_b": [None]}, model="dead"),
+    ]
+    lines = table_lines(runs)
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[0][:5] for line in lines[1:4]] == ["shaky", "openr", "dead"]
+    assert "0.900*" in lines[1]
+    assert "0.300 " in lines[2]
+    assert lines[-1].startswith("* no official mean")
