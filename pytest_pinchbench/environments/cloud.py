@@ -190,11 +190,12 @@ class CloudSandbox(ExecSandbox):
         try:
             roots = [self.workspace_root, self.private_root]
             self._transfer("make its folders", "set_up", roots, stdout=python)
-        except SandboxFailure as error:
+        except (SandboxFailure, FileNotFoundError) as error:
             self.exec(["true"])  # a lost sandbox says so itself; this one works
             raise EnvironmentUnavailable(
-                f"{error}; the user of {image} has to be able to write to {self.workspace_root}: "
-                "make it in the image, or name another folder with --pinchbench-workspace-root"
+                f"no folder {self.workspace_root} can be made in {image} ({error}): make it in "
+                "the image, for its user to write to, or name another one with "
+                "--pinchbench-workspace-root"
             ) from error
         self.python = python.getvalue().decode()
 

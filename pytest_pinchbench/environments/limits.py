@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _LOOK_AGAIN = 0.25  # seconds between two looks for a free slot
+_LONGEST_QUEUE = 3600.0  # seconds; a turn later than that was given by a clock gone wrong
 
 
 @dataclass(frozen=True)
@@ -56,17 +57,16 @@ class OpenLimits:
         descriptor = self._open(f"{self.kind}.turn")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            now = time.time()
-            interval = 1 / self.opens_per_second
+            turn = now = time.time()
             with contextlib.suppress(ValueError):  # empty: nobody before us
                 last = float(os.pread(descriptor, 64, 0))
-                # a clock that was put back must not stop us for an hour
-                now = max(now, min(last, now + 60) + interval)
+                if last < now + _LONGEST_QUEUE:
+                    turn = max(now, last + 1 / self.opens_per_second)
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, repr(now).encode(), 0)
+            os.pwrite(descriptor, repr(turn).encode(), 0)
         finally:
             os.close(descriptor)
-        time.sleep(max(0.0, now - time.time()))
+        time.sleep(max(0.0, turn - time.time()))
 
     def _open(self, name: str) -> int:
         self.folder.mkdir(parents=True, exist_ok=True)

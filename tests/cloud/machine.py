@@ -131,3 +131,9 @@ class Script(Generic[Fault]):
                     del self._faults[index]
                     return fault
         return None
+
+    def clear(self) -> None:
+        """Forget calls and faults."""
+        with self._lock:
+            self.calls.clear()
+            self._faults.clear()

@@ -8,9 +8,14 @@ from __future__ import annotations
 import atexit
 import functools
 import os
-from typing import TYPE_CHECKING
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from pytest_pinchbench.environments import Environment, EnvironmentSetup, Sandbox
 
 if TYPE_CHECKING:
     from tests.cloud.daytona_server import FakeDaytona
@@ -41,3 +46,27 @@ def modal() -> FakeModal:
         MODAL_TOKEN_SECRET=cloud.token_secret,
     )
     return cloud
+
+
+class OwnRoots:
+    """An environment whose sandboxes get a workspace root each.
+
+    A real sandbox has a file system of its own; those of the fakes share this machine's.
+    """
+
+    def __init__(
+        self, factory: Callable[[EnvironmentSetup], Environment], setup: EnvironmentSetup
+    ) -> None:
+        self._factory = factory
+        self._setup = setup
+        self._environment = factory(setup)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._environment, name)
+
+    def open(self, name: str, **order: Any) -> Sandbox:
+        root = self._setup.recipe.workspace_root
+        assert root is not None
+        os.makedirs(root, exist_ok=True)
+        own = replace(self._setup.recipe, workspace_root=tempfile.mkdtemp(dir=root))
+        return self._factory(replace(self._setup, recipe=own)).open(name, **order)
