@@ -260,7 +260,7 @@ def _exchange(
         opener.add_handler(handler)
     data = json.dumps(body).encode("ascii")
     request = urllib.request.Request(endpoint.url(), data, headers, method="POST")
-    with opener.open(request, timeout=max(timeout, 0.001)) as response:
+    with opener.open(request, timeout=timeout) as response:
         received = bytearray()
         while len(received) <= LARGEST_RESPONSE:
             chunk = response.read1(65536)
@@ -297,6 +297,8 @@ def _within(seconds: float, work: Callable[[], T]) -> T:
 
     A socket's time-out starts anew with each byte, and name resolution has none at all.
     """
+    if seconds <= 0:
+        raise _OutOfTime()
     results: List[T] = []
     errors: List[BaseException] = []
 
@@ -308,7 +310,7 @@ def _within(seconds: float, work: Callable[[], T]) -> T:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(max(seconds, 0.0))
+    thread.join(seconds)
     if results:
         return results[0]
     if not errors:

@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from . import guard
 from .part import Issue, Part, issue
+from .redact import Redactor
 
 
 def main() -> None:
@@ -31,7 +32,9 @@ def main() -> None:
         wanted = order["check_endpoint"]
         result: Dict[str, Any] = {"problem": check_endpoint(wanted, order["timeout"])}
     else:
-        result = grade(order)
+        # What checks print or raise may hold what no file can, too: lone surrogates, say.
+        key = (order["judge"] or {}).get("api_key")
+        result = Redactor([key]).json(grade(order))
     data = "{} {}\n".format(order["nonce"], json.dumps(result)).encode("ascii")
     while data:
         data = data[os.write(1, data) :]
@@ -43,6 +46,10 @@ def grade(order: Mapping[str, Any]) -> Dict[str, Any]:
     task = order["task"]
     kind = task["grading_type"]
     deadline = time.monotonic() + order["timeout"] if order["timeout"] else math.inf
+
+    def within(seconds: float) -> float:
+        return max(0.0, min(seconds, deadline - time.monotonic()))
+
     # All imports before the checks run: code of the agent's may run then, and must not be
     # able to put something else where a later import would find it.
     from .automated import run_checks
@@ -61,7 +68,7 @@ def grade(order: Mapping[str, Any]) -> Dict[str, Any]:
                 task["automated_checks"],
                 order["transcript"],
                 order["workspace"],
-                min(order["check_timeout"], deadline - time.monotonic()),
+                within(order["check_timeout"]),
             )
         )
     if kind != "automated":
@@ -69,7 +76,7 @@ def grade(order: Mapping[str, Any]) -> Dict[str, Any]:
             task,
             order["transcript"],
             order["judge"],
-            timeout=min(order["judge_timeout"], deadline - time.monotonic()),
+            timeout=within(order["judge_timeout"]),
             transcript_limit=order["transcript_limit"],
         )
     if kind == "hybrid":

@@ -203,6 +203,14 @@ def test_a_failed_judge_leaves_the_automated_part_to_be_taken_up_again(
     assert third.judge_usage.total_tokens == 240
 
 
+def test_a_judge_for_whom_no_time_is_left_is_not_asked(
+    sandbox: Sandbox, workspace: Path, judge_server: JudgeServer
+) -> None:
+    result = run(sandbox, workspace, judge_server.spec(), grading_type="llm_judge", timeout=1e-6)
+    assert codes(result) == ["FATAL judge_timeout"]
+    assert judge_server.requests == []
+
+
 def test_the_evaluation_deadline_stops_judge_and_checks(
     sandbox: Sandbox, workspace: Path, judge_server: JudgeServer
 ) -> None:
@@ -302,11 +310,13 @@ def test_a_grader_that_gives_no_result_is_fatal_and_says_why(
 def test_every_grade_is_plain_json(
     sandbox: Sandbox, workspace: Path, judge_server: JudgeServer
 ) -> None:
+    checks = "def grade(transcript, workspace_path): raise OSError('\\udcff')"
     odd = '{"total": 0.5, "x": 1e999, "y": NaN, "z": "\\ud800", "n": 1' + "0" * 100 + "}"
     judge_server.replies = [Reply(chat(odd))]
-    result = run(sandbox, workspace, judge_server.spec(), grading_type="hybrid")
-    assert result.score == 0.5
-    for value in (result.debug, result.parts, result.breakdown):
+    result = run(sandbox, workspace, judge_server.spec(), grading_type="hybrid", checks=checks)
+    assert result.score == 0.25
+    messages = [issue.message for issue in result.issues]
+    for value in (result.debug, result.parts, result.breakdown, messages):
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")
 
 

@@ -136,9 +136,9 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
                 continue
     except OSError:
         continue
-    for place in ("fd", "mem"):
+    for place, how in (("fd/1", os.O_WRONLY), ("mem", os.O_RDONLY)):
         try:
-            os.listdir(f"/proc/{pid}/fd") if place == "fd" else open(f"/proc/{pid}/mem", "rb")
+            os.open(f"/proc/{pid}/{place}", how)
             print("open", end=" ")
         except OSError:
             print("closed", end=" ")
