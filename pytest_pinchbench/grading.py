@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_pinchbench.options import ModelSpec
     from pytest_pinchbench.tasks import Task
 
-TRANSCRIPT_LIMIT = 200_000  # characters of the transcript that a judge is shown
+TRANSCRIPT_LIMIT = 60_000  # characters of the transcript that a judge is shown
 _MARGIN = 30.0  # seconds beyond the grader's own deadlines: its start, and a slow machine
 _MAX_SCORE = 1.0
 
