@@ -1,0 +1,259 @@
+"""What this project costs on top of OpenClaw: per task, and at collection.
+
+``python benchmarks/overhead.py --env local`` or ``--env docker --image IMAGE``.
+
+One run measures both sides, round by round, so that whatever else the machine does bears on
+both: a whole attempt as pytest runs it, then the same ``openclaw agent`` command bare, in a
+sandbox made ready beforehand, started by ``docker exec`` or as a plain process. The model is
+the demo's, which answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from pytest_pinchbench.environments import Environment, Sandbox
+from pytest_pinchbench.harnesses import Harness
+from pytest_pinchbench.tasks import Task
+from pytest_pinchbench.workspace import make_workspace
+
+TASK = "task_01_packing_list"  # one turn with one tool call
+TARGETS = {"docker": 1.0, "local": 0.3}  # seconds of ours a task
+COLLECTION_TARGETS = {23: 0.5, 1000: 5.0}  # seconds by number of tasks
+
+TASK_FILE = """\
+---
+id: task_{number:04}
+name: Task {number}
+category: category_{category}
+grading_type: automated
+timeout_seconds: 120
+workspace_files:
+  - path: notes.txt
+    content: |
+      Some notes.
+---
+
+## Prompt
+
+Write `answer.txt`.
+
+## Expected Behavior
+
+The agent writes the file.
+
+## Grading Criteria
+
+- [ ] The file is there
+
+## Automated Checks
+
+```python
+def grade(transcript, workspace_path):
+    from pathlib import Path
+
+    return {{"written": float((Path(workspace_path) / "answer.txt").exists())}}
+```
+"""
+
+
+@dataclass
+class Round:
+    whole: float
+    """Seconds of an attempt, from its sandbox to its record."""
+    stages: Mapping[str, float]
+    bare: float
+    """Seconds of the same turn of the agent, bare."""
+
+
+class _Noted(Exception):
+    """The command was noted instead of run."""
+
+
+@dataclass
+class _Notebook:
+    """A sandbox that notes the agent's command instead of running it."""
+
+    sandbox: Sandbox
+    argv: tuple[str, ...] = ()
+    how: Mapping[str, Any] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.sandbox, name)
+
+    def __hash__(self) -> int:
+        return hash(self.sandbox)
+
+    def __eq__(self, other: object) -> bool:
+        # what a harness has learnt of the sandbox holds for its notebook, too
+        return other is self.sandbox or other is self
+
+    def exec(self, argv: tuple[str, ...], **how: Any) -> NoReturn:
+        self.argv, self.how = tuple(argv), how
+        raise _Noted
+
+
+class Measure:
+    """A pytest plugin that follows every attempt with its bare turn."""
+
+    def __init__(self) -> None:
+        self.rounds: list[Round] = []
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+    ) -> Generator[None, Any, Any]:
+        if fixturedef.argname != "pinchbench_result":
+            return (yield)
+        environment = request.getfixturevalue("pinchbench_environment")
+        harness = request.getfixturevalue("pinchbench_harness")
+        begun = time.perf_counter()
+        record = yield
+        whole = time.perf_counter() - begun
+        task = request.getfixturevalue("pinchbench_task")
+        bare = bare_turn(environment, harness, task)
+        self.rounds.append(Round(whole, record["seconds"], bare))
+        return record
+
+
+def bare_turn(environment: Environment, harness: Harness, task: Task) -> float:
+    """Seconds of the agent's command alone, in a fresh sandbox that is ready for it."""
+    sandbox = environment.open(task.id, labels={"benchmark": "bare"}, lifetime=3600)
+    try:
+        workspace = make_workspace(
+            sandbox, task, lambda path: harness.files(sandbox, task, path)
+        ).path
+        notebook = _Notebook(sandbox)
+        with contextlib.suppress(_Noted):
+            harness.run(notebook, task, workspace, task.timeout_seconds)
+        argv = list(notebook.argv)
+        variables = dict(notebook.how["env"])
+        if environment.on_this_machine:
+            variables = {"PATH": os.environ["PATH"], "HOME": sandbox.private_root, **variables}
+        else:
+            given = [part for item in variables.items() for part in ("-e", "=".join(item))]
+            argv = ["docker", "exec", "-i", "-w", workspace, *given, sandbox.name, *argv]
+            variables = dict(os.environ)
+        begun = time.perf_counter()
+        subprocess.run(
+            argv,
+            cwd=workspace if environment.on_this_machine else None,
+            env=variables,
+            input=notebook.how["stdin"],
+            capture_output=True,
+            check=True,
+        )
+        return time.perf_counter() - begun
+    finally:
+        sandbox.close()
+
+
+def measure_attempts(kind: str, rounds: int, extra: list[str]) -> list[Round]:
+    measure = Measure()
+    output = io.StringIO()
+    with tempfile.TemporaryDirectory() as results, contextlib.redirect_stdout(output):
+        code = pytest.main(
+            [
+                "--pinchbench",
+                *("-p", "pytest_pinchbench.demo", "-p", "no:cacheprovider", "--capture=no"),
+                f"--pinchbench-env={kind}",
+                f"--pinchbench-sample-ids={TASK}",
+                f"--pinchbench-attempts={rounds + 1}",
+                f"--pinchbench-results-dir={results}",
+                *extra,
+            ],
+            plugins=[measure],
+        )
+    if code not in (0, 1) or len(measure.rounds) <= rounds:
+        raise SystemExit(f"the run failed (exit code {int(code)}):\n{output.getvalue()}")
+    # the first round pays for what happens once a run: the image, the endpoint's check
+    return measure.rounds[1:]
+
+
+def show_attempts(kind: str, rounds: list[Round]) -> None:
+    def median(numbers: list[float]) -> float:
+        return statistics.median(numbers)
+
+    whole = median([one.whole for one in rounds])
+    bare = median([one.bare for one in rounds])
+    ours = median([one.whole - one.bare for one in rounds])
+    target = TARGETS.get(kind)
+    goal = f" (target: {target:g} s)" if target else ""
+    print(f"\n{kind}: median of {len(rounds)} rounds")
+    print(f"  bare turn      {bare:7.2f} s")
+    print(f"  whole attempt  {whole:7.2f} s   {whole / bare:.2f} times the bare turn")
+    print(f"  ours           {ours:7.2f} s{goal}, of it:")
+    for stage in rounds[0].stages:
+        spent = median(
+            [one.stages[stage] - (one.bare if stage == "run" else 0.0) for one in rounds]
+        )
+        name = "run, beyond the turn" if stage == "run" else stage
+        print(f"    {name:20} {spent:7.3f} s")
+    rest = median([one.whole - sum(one.stages.values()) for one in rounds])
+    print(f"    {'record and the rest':20} {rest:7.3f} s")
+
+
+def measure_collection(tasks: int) -> tuple[float, float]:
+    """Seconds that pytest says the collection took, and seconds of the whole command."""
+    with tempfile.TemporaryDirectory() as folder:
+        suite = Path(folder, "tasks")
+        suite.mkdir()
+        Path(folder, "assets").mkdir()
+        for number in range(tasks):
+            text = TASK_FILE.format(number=number, category=number % 7)
+            (suite / f"task_{number:04}.md").write_text(text)
+        command = ["--pinchbench", "--model", "x", "--pinchbench-skill-dir", folder]
+        begun = time.perf_counter()
+        ran = subprocess.run(
+            [sys.executable, "-m", "pytest", *command, "--collect-only", "-q"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        whole = time.perf_counter() - begun
+    found = re.search(rf"{tasks} tests collected in ([\d.]+)s", ran.stdout)
+    if found is None:
+        raise SystemExit(f"not {tasks} tasks:\n{ran.stdout}")
+    return float(found[1]), whole
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--env", action="append", default=[], help="local, docker; repeatable")
+    parser.add_argument("--image", help="image for docker")
+    parser.add_argument("--openclaw-version", help="release for local")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    for tasks, target in COLLECTION_TARGETS.items():
+        collected, whole = measure_collection(tasks)
+        print(
+            f"collection of {tasks:4} tasks  {collected:5.2f} s (target: {target:g} s), "
+            f"the whole command {whole:.2f} s"
+        )
+    for kind in options.env:
+        extra = []
+        if kind == "docker" and options.image:
+            extra = [f"--pinchbench-image={options.image}"]
+        if kind == "local" and options.openclaw_version:
+            extra = [f"--pinchbench-openclaw-version={options.openclaw_version}"]
+        show_attempts(kind, measure_attempts(kind, options.rounds, extra))
+
+
+if __name__ == "__main__":
+    main()
