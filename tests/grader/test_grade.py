@@ -29,6 +29,15 @@ def run(sandbox: Sandbox, workspace: Path, judge: ModelSpec | None, **changes: A
     return grade(sandbox, task, str(workspace), transcript, judge=judge, **given)
 
 
+def silent(released: threading.Event) -> Reply:
+    """A reply that does not come before it is released."""
+
+    def wait(handler: Any) -> None:
+        released.wait(60)
+
+    return Reply(write=wait)
+
+
 def codes(result: Grade) -> list[str]:
     return [f"{issue.severity} {issue.code}" for issue in result.issues]
 
@@ -215,7 +224,7 @@ def test_the_evaluation_deadline_stops_judge_and_checks(
     sandbox: Sandbox, workspace: Path, judge_server: JudgeServer
 ) -> None:
     released = threading.Event()
-    judge_server.replies = [Reply(write=lambda handler: released.wait(60) and None)]
+    judge_server.replies = [silent(released)]
     result = run(sandbox, workspace, judge_server.spec(), grading_type="llm_judge", timeout=1.0)
     released.set()
     assert codes(result) == ["FATAL judge_timeout"]
@@ -376,7 +385,7 @@ def test_an_endpoint_that_is_silent_is_given_up_on(
     sandbox: Sandbox, judge_server: JudgeServer
 ) -> None:
     released = threading.Event()
-    judge_server.replies = [Reply(write=lambda handler: released.wait(60) and None)]
+    judge_server.replies = [silent(released)]
     problem = check_endpoint(sandbox, judge_server.spec(), timeout=1.0)
     released.set()
     assert problem is not None

@@ -559,16 +559,9 @@ def test_without_a_key_no_header_is_sent(judge_server: JudgeServer) -> None:
 
 
 scalars = st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=10)
-FIELDS = ("choices", "message", "content", "text", "type", "finish_reason", "tool_calls", "usage")
-FIELDS += (
-    "refusal",
-    "output",
-    "status",
-    "incomplete_details",
-    "reason",
-    "error",
-    "total",
-    "scores",
+FIELDS = (
+    *("choices", "message", "content", "text", "type", "finish_reason", "tool_calls", "usage"),
+    *("refusal", "output", "status", "incomplete_details", "reason", "error", "total", "scores"),
 )
 payloads = st.recursive(
     scalars,

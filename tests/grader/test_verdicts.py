@@ -181,8 +181,10 @@ def test_a_cut_off_answer_whose_verdict_was_still_to_come_does_not(answer: str) 
         parse(answer, cut_off=True)
 
 
-KEYS = ("scores", "criteria_scores", "total", "score", "overall", "overall_score", "criterion1")
-KEYS += ("criterion-2", "notes", "summary", "a", "b")
+KEYS = (
+    *("scores", "criteria_scores", "total", "score", "overall", "overall_score"),
+    *("criterion1", "criterion-2", "notes", "summary", "a", "b"),
+)
 
 anything = st.recursive(
     st.none()
