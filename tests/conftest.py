@@ -58,7 +58,7 @@ def task_text(task_id: str, *, check: str = CHECK_FILE, **front: Any) -> str:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def write_suite() -> Callable[..., Path]:
     """``write_suite(folder, task_a={...front matter}, ...)`` makes a skill checkout."""
 

@@ -40,6 +40,8 @@ h1, h2, p, a, #results-table, #environment, .summary { color: var(--text); }
 td.extra { padding: 8px; }
 .logexpander { color: var(--text); background: var(--card); border-color: var(--line); }
 .summary { flex-wrap: wrap; }
+.filters span, .collapse button { color: var(--text); }
+.collapse button { text-decoration: underline; }
 span.passed, .passed .col-result { color: var(--good); }
 span.failed, span.error, .failed .col-result, .error .col-result { color: var(--bad); }
 """
@@ -82,16 +84,20 @@ class HtmlReportHooks:
         values: dict[str, Any] = dict(report.user_properties)
         score, tokens, cost = (values.get(n) for n in ("score", "total_tokens", "cost_usd"))
         cells[_AFTER:_AFTER] = [
-            _cell("score", formats.score(score), score),
+            _cell("score", formats.score(score), _sortable(score)),
             _cell("category", str(values.get("category", ""))),
-            _cell("tokens", formats.count(tokens), tokens),
-            _cell("cost", formats.cost({"cost_usd": cost}), cost),
+            _cell("tokens", formats.count(tokens), _sortable(tokens)),
+            _cell("cost", formats.cost({"cost_usd": cost}), _sortable(cost)),
         ]
 
 
-def _cell(name: str, text: str, number: float | None = None) -> str:
-    """pytest-html sorts by what is in the cell, as text: so numbers have their sortable form
-    in front, where it is not seen.
+def _cell(name: str, text: str, key: str = "") -> str:
+    """pytest-html sorts by what is in the cell, as text: so a number has its sortable form in
+    front, where it is not seen.
     """
-    key = "" if number is None else f"{number:020.6f}"
     return f'<td class="col-{name}"><span hidden>{key}</span>{escape(text)}</td>'
+
+
+def _sortable(number: float | None) -> str:
+    """What is not known sorts below every number."""
+    return "-" if number is None else f"{number:020.6f}"

@@ -118,7 +118,11 @@ class Page:
     def run(self, script: str) -> Any:
         """The value of a JavaScript expression."""
         answer = self._browser.call(
-            "Runtime.evaluate", self._session, expression=script, returnByValue=True
+            "Runtime.evaluate",
+            self._session,
+            expression=script,
+            returnByValue=True,
+            awaitPromise=True,
         )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")

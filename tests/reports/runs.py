@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +134,43 @@ def quick_summary(scores: Scores, *, model: str = "m") -> Summary:
         for attempt, score in enumerate(attempts, 1)
     ]
     return summarize(records, {"model": model, "run_id": model})
+
+
+SCRIPTS = {
+    "task_a": "echo yes > made.txt; echo done",
+    "task_b": "echo no > made.txt; cat said.txt",
+    "task_c": "exit 3",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run of three tasks: full score, half of it with a hostile answer, a crash."""
+
+    exit_code: int
+    output: str
+    folder: Path
+
+    @property
+    def directory(self) -> Path:
+        return next((self.folder / "pinchbench-results" / "lab-m").iterdir())
+
+
+def run_pinchbench(folder: Path, *options: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """pytest in a project of its own, whose agent is a shell script."""
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly"),
+            *("--pinchbench", "--model", "lab/m", "--pinchbench-env", "local", *options),
+        ],
+        cwd=folder,
+        env={
+            **{name: value for name, value in os.environ.items() if "GITHUB" not in name},
+            "PYTHONPATH": str(Path(__file__).parent.parent),
+            "PINCHBENCH_SKILL_DIR": str(folder / "skill"),
+            **environ,
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
