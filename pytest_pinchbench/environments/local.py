@@ -64,7 +64,7 @@ class LocalEnvironment:
     def open(self, name: str, *, labels: Mapping[str, str], lifetime: float) -> LocalSandbox:
         try:
             folder = Path(tempfile.mkdtemp(prefix=f"{file_name(name)}-", dir=self._own_folder()))
-            return LocalSandbox(name, folder, self._environ(), self._setup)
+            return LocalSandbox(folder, self._environ(), self._setup)
         except OSError as error:
             raise SandboxFailure(f"{name}: no folder for the sandbox: {error}") from error
 
@@ -141,13 +141,13 @@ def _remove(folder: Path) -> None:
 class LocalSandbox(ExecSandbox):
     _held = True
 
-    def __init__(
-        self, name: str, folder: Path, environ: dict[str, str], setup: EnvironmentSetup
-    ) -> None:
-        super().__init__(name)
+    def __init__(self, folder: Path, environ: dict[str, str], setup: EnvironmentSetup) -> None:
+        super().__init__(folder.name)
         self._folder = folder
         self._setup = setup
-        self._running: set[subprocess.Popen[bytes]] = set()
+        # supervisors whose command runs, and those that look after what a command left running
+        self._busy: set[subprocess.Popen[bytes]] = set()
+        self._staying: set[subprocess.Popen[bytes]] = set()
         self.workspace_root = str(folder / "workspace")
         self.private_root = str(folder / "private")
         self.python = sys.executable
@@ -167,24 +167,15 @@ class LocalSandbox(ExecSandbox):
             start_new_session=True,  # Ctrl-C in the terminal is for pytest alone
             bufsize=0,
         )
-        self._running.add(process)
+        self._busy.add(process)
         try:
             _converse(process, exchange)
         finally:
-            if not (exchange.trailer and exchange.trailer["left"]):
-                self._end(process)
-
-    def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """The end of its input tells a supervisor to kill what it looks after."""
-        self._running.discard(process)
-        for stream in _pipes(process):
-            stream.close()
-        process.send_signal(signal.SIGCONT)  # an agent can stop its own supervisor
-        try:
-            process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            self._busy.discard(process)
+            if exchange.trailer and exchange.trailer["left"] and not self._closed:
+                self._staying.add(process)
+            else:
+                _end(process)
 
     def stop_processes(self) -> None:
         if self._closed:
@@ -192,10 +183,11 @@ class LocalSandbox(ExecSandbox):
         self._kill_everything()
 
     def _kill_everything(self) -> None:
-        for process in list(self._running):
-            self._end(process)
-        # what is left had its supervisor killed under it
-        survivors = supervisor.stop(self._cookie)
+        while self._staying:
+            _end(self._staying.pop())
+        # what a thread of ours still waits for, and what had its supervisor killed under it
+        busy = frozenset(process.pid for process in self._busy)
+        survivors = supervisor.stop(self._cookie, busy)
         if survivors:
             raise SandboxFailure(f"{self.name}: {survivors} processes could not be killed")
 
@@ -268,6 +260,18 @@ def _converse(process: subprocess.Popen[bytes], exchange: Exchange) -> None:
                 else:
                     selector.unregister(key.fileobj)
                     open_streams -= 1
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """The end of its input tells a supervisor to kill what it looks after."""
+    for stream in _pipes(process):
+        stream.close()
+    process.send_signal(signal.SIGCONT)  # an agent can stop its own supervisor
+    try:
+        process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:

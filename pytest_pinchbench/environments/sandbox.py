@@ -284,6 +284,8 @@ class ExecSandbox(ABC):
             raise SandboxFailure(f"{self.name}: the sandbox is closed")
         exchange = Exchange(self.python, header, stdin, stdout, patience)
         self._talk(exchange, as_root)
+        if self._closed:
+            raise SandboxFailure(f"{self.name}: the sandbox was closed while a command ran in it")
         if not exchange.finished:
             give_up_at = exchange.give_up_at
             if give_up_at is not None and time.monotonic() >= give_up_at:

@@ -45,6 +45,7 @@ import time
 
 TYPE_CHECKING = False  # typing is slow to import, and this program starts often
 if TYPE_CHECKING:
+    from collections.abc import Container
     from typing import Any
 
 COOKIE = "SANDBOX_COMMAND"  # the environment variable that carries the cookie
@@ -310,11 +311,32 @@ class Command:
             found = self.find()
             killed = kill_processes(found)
             self.reap()
+            self.kill_children()
             if not found and not self.has_children:
                 return 0
             if (found and not killed) or time.monotonic() > limit:
                 return len(found)
             time.sleep(0.002)
+
+    def kill_children(self) -> None:
+        """Kill direct children as fast as they come.
+
+        A process that forks and ends, over and over, is gone before a look at all of /proc
+        has found it; but each of it becomes a child of ours.
+        """
+        path = "/proc/self/task/%d/children" % os.getpid()
+        for _ in range(1000):
+            try:
+                with open(path) as file:
+                    children = file.read().split()
+            except OSError:
+                return  # not every kernel has it
+            for child in children:
+                with contextlib.suppress(OSError):
+                    os.kill(int(child), signal.SIGKILL)
+            self.reap()
+            if not self.has_children:
+                return
 
     def look_after_the_rest(self) -> None:
         """The command has ended; what it left running goes on, and may go on writing."""
@@ -398,8 +420,9 @@ def send_trailer(header: dict[str, Any], **result: Any) -> None:
         raise Gone from None
 
 
-def stop(which: str) -> int:
-    """Kill everything in this PID namespace but process 1, or what carries a cookie.
+def stop(which: str, supervisors: frozenset[int] = frozenset()) -> int:
+    """Kill everything in this PID namespace but process 1, or what carries a cookie or descends
+    from a supervisor.
 
     Returns how many processes could not be killed.
     """
@@ -413,7 +436,7 @@ def stop(which: str) -> int:
             found.pop(os.getpid(), None)
             killed = len(found)
         else:
-            found = family(set(), which)
+            found = family(supervisors, which)
             killed = kill_processes(found)
         if not found:
             return 0
@@ -446,7 +469,7 @@ def processes() -> dict[int, Process]:
     return found
 
 
-def family(ancestors: set[int], cookie: str | None) -> dict[int, Process]:
+def family(ancestors: Container[int], cookie: str | None) -> dict[int, Process]:
     """The living processes that descend from ``ancestors``, are in a session that one of them
     leads, or carry ``cookie``; and whatever descends from those."""
     everything = processes()

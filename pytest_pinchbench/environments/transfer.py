@@ -28,16 +28,15 @@ def set_up(workspace_root: str, private_root: str, reader: IO[bytes], writer: IO
 
     Writes the absolute path of the Python that runs this.
     """
-    owner = os.stat("/proc/1")
-    for path, mode in ((workspace_root, 0o755), (private_root, 0o700)):
-        new = not os.path.isdir(path)
-        make_folder(path, 0o755)
-        if new:
-            os.chmod(path, mode)
-        now = os.stat(path)
-        of_root_alone = now.st_uid == 0 and not now.st_mode & stat.S_IWOTH
-        if owner.st_uid != 0 and os.geteuid() == 0 and of_root_alone:
-            os.chown(path, owner.st_uid, owner.st_gid)
+    user = os.stat("/proc/1")
+    make_folder(workspace_root, 0o755)
+    make_folder(private_root, 0o755)
+    os.chmod(private_root, 0o700)
+    if os.geteuid() == 0 and user.st_uid != 0:
+        os.chown(private_root, user.st_uid, user.st_gid)
+        now = os.stat(workspace_root)
+        if now.st_uid == 0 and not now.st_mode & stat.S_IWOTH:
+            os.chown(workspace_root, user.st_uid, user.st_gid)
     writer.write(os.fsencode(sys.executable))
 
 
@@ -54,9 +53,11 @@ def write_files(reader: IO[bytes], writer: IO[bytes]) -> None:
 
 def read_file(path: str, reader: IO[bytes], writer: IO[bytes]) -> None:
     # without O_NONBLOCK, a FIFO in its place would hold us for ever
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise FileNotFoundError(2, "not a regular file", path)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileNotFoundError(2, "not a regular file", path)
+    with open(descriptor, "rb") as file:
         while data := file.read(CHUNK):
             writer.write(data)
 

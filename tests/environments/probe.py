@@ -1,0 +1,48 @@
+"""What the tests of environments have in common: commands, and whether a process lives."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable
+
+from pytest_pinchbench.environments import Sandbox
+
+_numbers = itertools.count()
+
+
+def sh(script: str) -> list[str]:
+    return ["sh", "-c", script]
+
+
+def python(sandbox: Sandbox, program: str) -> list[str]:
+    return [sandbox.python, "-c", program]
+
+
+def long_sleep() -> str:
+    """A command that ends long after the test, unlike any other on this machine."""
+    return f"sleep 30{os.getpid()}.{next(_numbers)}{time.time_ns()}"
+
+
+def count(sandbox: Sandbox, command: str) -> int:
+    """How many processes in the sandbox run this very command."""
+    program = f"""
+import os
+found = 0
+for name in os.listdir("/proc"):
+    try:
+        words = open(f"/proc/{{name}}/cmdline").read().split(chr(0))
+    except OSError:
+        continue
+    found += words[:-1] == {command.split()!r}
+print(found)
+"""
+    return int(sandbox.exec(python(sandbox, program)).stdout)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, "it did not happen"
+        time.sleep(0.02)
