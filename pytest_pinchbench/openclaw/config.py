@@ -48,14 +48,20 @@ def config_file(
     """``openclaw.json``. It names the variable that the key is in, never the key."""
     model = settings.model
     name = model.id if base_url is None else f"{PROVIDER}/{model.id}"
+    about: dict[str, Any] = {"params": dict(model.params)} if model.params else {}
+    called = name
+    if base_url is not None and "@" in model.id:
+        # "name@rest" would be taken for a model and a profile of credentials. Only then, since
+        # the agent is told of aliases.
+        called = about["alias"] = "model-under-test"
     config: dict[str, Any] = {
         "agents": {
             "defaults": {
-                "model": {"primary": name},
-                "models": {name: {"params": dict(model.params)} if model.params else {}},
+                "model": {"primary": called},
+                "models": {name: about},
                 "workspace": workspace,
             },
-            "list": [{"id": AGENT, "workspace": workspace, "model": name}],
+            "list": [{"id": AGENT, "workspace": workspace, "model": called}],
         },
         # by default every attempt on a machine writes to one file below /tmp
         "logging": {"file": log_file(state)},

@@ -31,6 +31,9 @@ _ABOUT_THE_CONTENT = re.compile(
     r"|request.{0,20}too (long|large)|content.?(filter|policy)|finish.?reason.{0,5}safety",
     re.IGNORECASE,
 )
+# 2026.9.6 ends a turn in this way when a tool call of the model's is not JSON; earlier releases
+# take it for a call without arguments. The endpoint did its part.
+_ABOUT_THE_ANSWER = re.compile(r"malformed tool call", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,11 @@ def find_issues(
     failure = _last_failure(answers, log)
     issues: list[Issue] = []
 
-    if failure and heard and failure.refused_content:
+    if failure and _ABOUT_THE_ANSWER.search(failure.words):
+        issues.append(
+            Issue("ERROR", "bad_answer", f"OpenClaw could not use the answer: {failure.words}")
+        )
+    elif failure and heard and failure.refused_content:
         issues.append(
             Issue(
                 "ERROR",
@@ -84,7 +91,9 @@ def find_issues(
 
     if result.timed_out:
         issues.append(
-            Issue("ERROR", "agent_timeout", "the agent ran out of time; what is there is graded")
+            Issue(
+                "ERROR", "agent_timeout", f"the agent ran out of time after {result.seconds:.0f} s"
+            )
         )
         if not heard and not failure:
             issues.append(
@@ -94,6 +103,10 @@ def find_issues(
                     f"not one answer of the model had come when the time was up ({endpoint})",
                 )
             )
+    elif result.exit_code == 1 and answers and _is_empty(answers[-1]["message"]):
+        issues.append(
+            Issue("ERROR", "bad_answer", "the model's last answer was empty, and OpenClaw gave up")
+        )
     elif result.exit_code < 0 or (result.exit_code and not failure):
         issues.append(Issue("FATAL", "agent_crash", f"OpenClaw ended with {_ending(result)}"))
     elif not failure and not transcript:
@@ -121,6 +134,11 @@ def _is_answer(message: read.Message) -> bool:
     if read.endpoint_error(message) is not None:
         return False
     return message.get("stopReason") != "aborted" or bool(read.blocks(message))
+
+
+def _is_empty(message: read.Message) -> bool:
+    """Neither words nor tool calls: since 2026.9 OpenClaw itself calls that a failure."""
+    return _is_answer(message) and not read.text(message) and not read.tool_calls(message)
 
 
 def _last_failure(answers: Sequence[dict[str, Any]], log: bytes) -> Failure | None:

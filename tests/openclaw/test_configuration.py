@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from harness_attempts import KEY
+
+from pytest_pinchbench.openclaw import config
+from pytest_pinchbench.options import Settings
+
+BASE_URL = "http://model.example/v1"
+NEW, OLD = (2026, 9, 6), (2026, 3, 22)
+
+
+@pytest.fixture
+def written(settings_for: Callable[..., Settings]) -> Callable[..., dict[str, Any]]:
+    def write(
+        *arguments: str, version: tuple[int, ...] = NEW, base_url: str | None = BASE_URL
+    ) -> dict[str, Any]:
+        content = config.config_file(
+            settings_for(*arguments), base_url, version, "/private/state", "/workspace/t"
+        )
+        value: dict[str, Any] = json.loads(content)
+        return value
+
+    return write
+
+
+def test_the_model_is_a_provider_of_ours(written: Callable[..., dict[str, Any]]) -> None:
+    value = written(
+        "--model=org/Some.Model:free",
+        "--pinchbench-context-window=64000",
+        "--pinchbench-max-tokens=4096",
+        '--pinchbench-model-params={"temperature": 0.3}',
+    )
+    provider = value["models"]["providers"]["pinchbench"]
+    assert provider["baseUrl"] == BASE_URL
+    assert provider["models"] == [
+        {
+            "id": "org/Some.Model:free",
+            "name": "org/Some.Model:free",
+            "contextWindow": 64000,
+            "maxTokens": 4096,
+        }
+    ]
+    name = "pinchbench/org/Some.Model:free"
+    agents = value["agents"]
+    assert agents["defaults"]["model"] == {"primary": name}
+    assert agents["defaults"]["models"] == {name: {"params": {"temperature": 0.3}}}
+    assert agents["list"] == [{"id": "pinchbench", "workspace": "/workspace/t", "model": name}]
+
+
+def test_a_name_that_openclaw_would_take_apart_is_called_by_an_alias(
+    written: Callable[..., dict[str, Any]],
+) -> None:
+    agents = written("--model=claude@2024-v1")["agents"]
+    alias = agents["defaults"]["models"]["pinchbench/claude@2024-v1"]["alias"]
+    assert "@" not in alias
+    assert agents["defaults"]["model"] == {"primary": alias}
+    assert agents["list"][0]["model"] == alias
+
+
+@pytest.mark.parametrize(
+    ("protocol", "api"),
+    [
+        ("openai-chat", "openai-completions"),
+        ("openai-responses", "openai-responses"),
+        ("anthropic", "anthropic-messages"),
+    ],
+)
+def test_protocols_have_openclaws_names(
+    written: Callable[..., dict[str, Any]], protocol: str, api: str
+) -> None:
+    value = written(f"--pinchbench-model-api-protocol={protocol}")
+    assert value["models"]["providers"]["pinchbench"]["api"] == api
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_the_key_is_in_no_file(
+    written: Callable[..., dict[str, Any]], version: tuple[int, ...]
+) -> None:
+    text = json.dumps(written(version=version))
+    assert KEY not in text
+    assert "PINCHBENCH_MODEL_API_KEY" in text
+
+
+def test_a_key_that_an_older_release_would_write_down_is_a_reference(
+    written: Callable[..., dict[str, Any]],
+) -> None:
+    older = written(version=OLD)["models"]["providers"]["pinchbench"]
+    newer = written(version=(2026, 5, 2))["models"]["providers"]["pinchbench"]
+    assert older["apiKey"]["source"] == "env"
+    assert newer["apiKey"] == "${PINCHBENCH_MODEL_API_KEY}"
+
+
+@pytest.mark.parametrize(
+    ("version", "known"), [(OLD, False), ((2026, 5, 2), True), (NEW, True), (config.UNKNOWN, True)]
+)
+def test_a_slow_model_has_a_day_where_the_release_can_be_told(
+    written: Callable[..., dict[str, Any]], version: tuple[int, ...], known: bool
+) -> None:
+    provider = written(version=version)["models"]["providers"]["pinchbench"]
+    assert ("timeoutSeconds" in provider) is known
+
+
+def test_without_a_url_the_model_is_openclaws_own(
+    written: Callable[..., dict[str, Any]],
+) -> None:
+    value = written("--model=openrouter/anthropic/claude", base_url=None)
+    assert "models" not in value
+    assert value["agents"]["defaults"]["model"] == {"primary": "openrouter/anthropic/claude"}
+
+
+def test_the_files_that_openclaw_seeds_can_be_left_out(
+    written: Callable[..., dict[str, Any]],
+) -> None:
+    assert "skipBootstrap" not in written()["agents"]["defaults"]
+    assert written("--pinchbench-skip-bootstrap")["agents"]["defaults"]["skipBootstrap"] is True
+
+
+def test_the_log_is_the_attempts_own(written: Callable[..., dict[str, Any]]) -> None:
+    assert written()["logging"]["file"].startswith("/private/state/")
+
+
+@pytest.mark.parametrize(
+    ("model", "variable"),
+    [
+        ("openrouter/anthropic/claude-x", "OPENROUTER_API_KEY"),
+        ("anthropic/claude-x", "ANTHROPIC_API_KEY"),
+        ("openai/gpt-x", "OPENAI_API_KEY"),
+        ("google/gemini-x", "GEMINI_API_KEY"),
+        ("some-provider/x", "SOME_PROVIDER_API_KEY"),
+    ],
+)
+def test_the_key_goes_into_the_variable_that_the_provider_reads(
+    settings_for: Callable[..., Settings], model: str, variable: str
+) -> None:
+    found = config.variables(settings_for(f"--model={model}"), None, "/state")
+    assert found[variable] == KEY
+
+
+def test_the_users_own_variable_is_passed_on_where_no_key_is_given(
+    settings_for: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_for("--model=openai/gpt-x")
+    settings = replace(settings, model=replace(settings.model, api_key=None))
+    monkeypatch.setenv("OPENAI_API_KEY", "the user's")
+    assert config.variables(settings, None, "/state")["OPENAI_API_KEY"] == "the user's"
+
+
+def test_a_server_without_keys_gets_a_word_in_its_place(
+    settings_for: Callable[..., Settings],
+) -> None:
+    settings = settings_for()
+    settings = replace(settings, model=replace(settings.model, api_key=None))
+    assert config.variables(settings, BASE_URL, "/state")["PINCHBENCH_MODEL_API_KEY"] == "none"
+
+
+def test_the_search_key_is_passed_on(
+    settings_for: Callable[..., Settings],
+) -> None:
+    settings = replace(settings_for(), brave_api_key="brave")
+    assert config.variables(settings, BASE_URL, "/state")["BRAVE_API_KEY"] == "brave"

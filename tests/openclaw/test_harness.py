@@ -1,0 +1,215 @@
+"""The harness itself, with a stand-in where OpenClaw would run."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from harness_attempts import KEY, Attempt, make_task
+from stand_in import StandIn
+
+from pytest_pinchbench.harnesses import find_harness
+from pytest_pinchbench.issues import HarnessUnavailable
+from pytest_pinchbench.openclaw import OpenClawHarness
+from pytest_pinchbench.options import Settings
+from pytest_pinchbench.tasks import Prompt
+
+RunAttempt = Callable[..., Attempt]
+
+
+def test_it_is_found_by_its_name() -> None:
+    assert find_harness("openclaw") is OpenClawHarness
+
+
+def test_prompts_go_in_order_to_one_session(
+    stand_in_harness: OpenClawHarness, attempt: RunAttempt
+) -> None:
+    done = attempt(stand_in_harness, make_task("one", Prompt("two", new_session=True), "three"))
+    assert [call["prompt"] for call in done.calls] == ["one", "two", "three"]
+    assert len({call["argv"][call["argv"].index("--session-id") + 1] for call in done.calls}) == 1
+    assert done.run.final_answer == "ok: three"
+    assert done.run.issues == ()
+
+
+def test_a_new_session_is_begun_only_when_asked_for(
+    stand_in_harness: OpenClawHarness, attempt: RunAttempt
+) -> None:
+    stand_in_harness.settings = replace(stand_in_harness.settings, new_session=True)
+    done = attempt(stand_in_harness, make_task("one", Prompt("two", new_session=True), "three"))
+    sessions = [call["argv"][call["argv"].index("--session-id") + 1] for call in done.calls]
+    assert sessions[0] != sessions[1] == sessions[2]
+    texts = [event["message"]["content"][0]["text"] for event in done.run.transcript]
+    assert texts == ["one", "ok: one", "two", "ok: two", "three", "ok: three"]
+
+
+@pytest.mark.parametrize("text", ["--help", "ünï ☃", "two\nlines\n", "x" * 300_000])
+def test_a_prompt_arrives_as_it_is(
+    stand_in_harness: OpenClawHarness, attempt: RunAttempt, text: str
+) -> None:
+    assert attempt(stand_in_harness, make_task(text)).calls[0]["prompt"] == text
+
+
+def test_an_older_release_gets_its_prompt_as_an_argument(
+    settings_for: Callable[..., Settings], attempt: RunAttempt, tmp_path: Path
+) -> None:
+    harness = _harness(settings_for, StandIn(tmp_path, sys.executable, "2026.5.2"))
+    done = attempt(harness, make_task("--help ünï"))
+    assert done.calls[0]["prompt"] == "--help ünï"
+    assert done.run.version == "2026.5.2"
+
+
+def test_a_prompt_too_long_for_an_argument_is_refused_with_the_reason(
+    settings_for: Callable[..., Settings], attempt: RunAttempt, tmp_path: Path
+) -> None:
+    harness = _harness(settings_for, StandIn(tmp_path, sys.executable, "2026.3.22"))
+    (issue,) = attempt(harness, make_task("x" * 200_000)).run.issues
+    assert (issue.severity, issue.code) == ("FATAL", "prompt_too_long")
+    assert "2026.3.22 takes one as an argument only" in issue.message
+
+
+def test_the_key_is_in_the_environment_and_nowhere_else(
+    stand_in_harness: OpenClawHarness, attempt: RunAttempt
+) -> None:
+    done = attempt(stand_in_harness, make_task("hello"))
+    (call,) = done.calls
+    assert call["env"]["PINCHBENCH_MODEL_API_KEY"] == KEY
+    assert not any(KEY in argument for argument in call["argv"])
+    assert KEY not in (done.state / "openclaw.json").read_text()
+
+
+def test_the_agent_works_in_the_workspace_with_a_state_of_its_own(
+    stand_in_harness: OpenClawHarness, attempt: RunAttempt
+) -> None:
+    first = attempt(stand_in_harness, make_task("hello"))
+    second = attempt(stand_in_harness, make_task("hello"))
+    assert first.calls[0]["cwd"] == str(first.workspace)
+    assert first.calls[0]["env"]["OPENCLAW_STATE_DIR"] == str(first.state)
+    assert len(second.calls) == 1
+
+
+def test_the_clock_stops_the_agent_and_what_it_left_running(
+    stand_in_harness: OpenClawHarness, attempt: RunAttempt
+) -> None:
+    begun = time.monotonic()
+    done = attempt(stand_in_harness, make_task("leave", "sleep", "never sent"), timeout=3.0)
+    assert time.monotonic() - begun < 15
+    assert done.run.timed_out
+    assert done.codes == ["agent_timeout"]
+    assert [call["prompt"] for call in done.calls] == ["leave", "sleep"]
+    _assert_nothing_writes(done.workspace / "ticks")
+
+
+def test_what_was_said_before_the_time_was_up_is_kept(
+    stand_in_harness: OpenClawHarness, attempt: RunAttempt
+) -> None:
+    done = attempt(stand_in_harness, make_task("hello", "sleep"), timeout=3.0)
+    assert done.run.final_answer == "ok: hello"
+    assert done.run.usage.request_count == 1
+    assert len(done.run.trajectory["steps"]) == 1
+
+
+def test_a_process_left_running_is_stopped_when_the_agent_is_done(
+    stand_in_harness: OpenClawHarness, attempt: RunAttempt
+) -> None:
+    done = attempt(stand_in_harness, make_task("leave"))
+    assert done.run.issues == ()
+    _assert_nothing_writes(done.workspace / "ticks")
+
+
+def test_a_crash_ends_the_conversation(
+    stand_in_harness: OpenClawHarness, attempt: RunAttempt
+) -> None:
+    done = attempt(stand_in_harness, make_task("hello", "crash", "never sent"))
+    assert len(done.calls) == 2
+    (issue,) = done.run.issues
+    assert (issue.severity, issue.code) == ("FATAL", "agent_crash")
+    assert "exit code 7: it broke" in issue.message
+
+
+def test_a_transcript_that_comes_late_is_waited_for(
+    stand_in_harness: OpenClawHarness, attempt: RunAttempt
+) -> None:
+    done = attempt(stand_in_harness, make_task("late", "late again"))
+    assert done.run.final_answer == "ok: late again"
+    assert done.run.issues == ()
+
+
+def test_no_transcript_is_fatal_and_said(
+    stand_in_harness: OpenClawHarness, attempt: RunAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_pinchbench.openclaw.harness.TRANSCRIPT_LAG", 0.5)
+    told: list[str] = []
+    stand_in_harness.say = told.append
+    done = attempt(stand_in_harness, make_task("mute"))
+    assert done.codes == ["no_transcript"]
+    assert "no answer in OpenClaw's transcript" in told[0]
+
+
+def test_an_issue_does_not_repeat_the_key(
+    stand_in_harness: OpenClawHarness, attempt: RunAttempt
+) -> None:
+    url = f"http://127.0.0.1:9/v1?key={KEY}"
+    model = replace(stand_in_harness.settings.model, base_url=url)
+    stand_in_harness.settings = replace(stand_in_harness.settings, model=model)
+    done = attempt(stand_in_harness, make_task("sleep"), timeout=1.0)
+    assert "http://127.0.0.1:9" in done.run.issues[1].message
+    assert KEY not in "".join(issue.message for issue in done.run.issues)
+
+
+def test_a_folder_of_compiled_code_is_handed_on(
+    stand_in_harness: OpenClawHarness, attempt: RunAttempt
+) -> None:
+    stand_in_harness.compile_cache = "/mounted/cache"
+    done = attempt(stand_in_harness, make_task("hello"))
+    assert done.calls[0]["env"]["NODE_COMPILE_CACHE"] == "/mounted/cache"
+
+
+def test_a_program_that_is_not_there_is_one_clear_error(
+    settings_for: Callable[..., Settings], attempt: RunAttempt
+) -> None:
+    harness = OpenClawHarness(
+        settings_for(
+            "--pinchbench-openclaw-install=preinstalled",
+            "--pinchbench-openclaw-binary=/nowhere/openclaw",
+        )
+    )
+    with pytest.raises(HarnessUnavailable, match=r"there is no /nowhere/openclaw .*--pinchbench"):
+        attempt(harness, make_task("hello"))
+
+
+def test_another_version_than_the_one_asked_for_is_an_error(
+    stand_in_harness: OpenClawHarness, attempt: RunAttempt
+) -> None:
+    stand_in_harness.settings = replace(stand_in_harness.settings, openclaw_version="2026.3.22")
+    with pytest.raises(HarnessUnavailable, match=r"is 2026\.9\.6, not 2026\.3\.22"):
+        attempt(stand_in_harness, make_task("hello"))
+
+
+def test_a_program_that_does_not_run_says_why(
+    stand_in_harness: OpenClawHarness, stand_in: StandIn, attempt: RunAttempt
+) -> None:
+    stand_in.path.write_text("#!/bin/sh\necho 'Node.js 24.16 or newer is required' >&2\nexit 1\n")
+    with pytest.raises(HarnessUnavailable, match=r"does not run: Node\.js 24\.16 or newer"):
+        attempt(stand_in_harness, make_task("hello"))
+
+
+def _harness(settings_for: Callable[..., Settings], stand_in: StandIn) -> OpenClawHarness:
+    return OpenClawHarness(
+        settings_for(
+            "--pinchbench-model-base-url=http://127.0.0.1:9/v1",
+            "--pinchbench-openclaw-install=preinstalled",
+            f"--pinchbench-openclaw-binary={stand_in.path}",
+        )
+    )
+
+
+def _assert_nothing_writes(file: Path) -> None:
+    """The writer writes every 0.02 s, so half a second without a byte is an end."""
+    before = file.stat().st_size
+    assert before > 0
+    time.sleep(0.5)
+    assert file.stat().st_size == before
