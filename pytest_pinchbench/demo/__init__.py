@@ -8,6 +8,8 @@ project shows the same numbers as anywhere, and costs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,25 +21,28 @@ FAIL_UNDER = "0.7"
 """The scripted model does not pass every task, and a demo that goes well has to exit with 0."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_configure(config: pytest.Config) -> None:
-    """Fill in what the command line leaves open, before the settings are read from it.
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
+    """Fill in what the command line leaves open, and keep the model going during the run.
 
-    xdist's workers get their settings, and with them the address of the model, from the
-    process that started them.
+    xdist's workers come by here too; they get their settings, and with them the address of
+    the model, from the process that started them.
     """
     if not config.getoption("pinchbench", False) or hasattr(config, "workerinput"):
-        return
-    if not config.option.pinchbench_recipe:
+        return (yield)
+    option = config.option
+    if not option.pinchbench_recipe:
         _fill_in(config, env="local")
     _fill_in(config, skill_dir=str(SUITE))
-    if config.option.pinchbench_model or config.option.pinchbench_model_base_url:
+    if option.pinchbench_model or option.pinchbench_model_base_url:
         # a model of the user's own is not judged by a script that has never seen its work
-        return
-    _start_model(config)
+        return (yield)
+    with _scripted_model(config):
+        return (yield)
 
 
-def _start_model(config: pytest.Config) -> None:
+@contextmanager
+def _scripted_model(config: pytest.Config) -> Iterator[None]:
     import secrets
 
     from pytest_pinchbench.demo.model import ScriptedModel
@@ -47,24 +52,24 @@ def _start_model(config: pytest.Config) -> None:
     # keeps everyone else out
     host = "127.0.0.1" if config.option.pinchbench_env == "local" else "0.0.0.0"
     key = secrets.token_urlsafe(24)
-    model = ScriptedModel(load_script(SCRIPT), host, api_key=key).start()
-    config.add_cleanup(model.close)
-    _fill_in(
-        config,
-        model="demo/scripted",
-        model_base_url=model.url,
-        model_api_key=key,
-        model_api_protocol="openai-chat",
-        fail_under=FAIL_UNDER,
-    )
-    if not config.option.pinchbench_judge_model:
+    with ScriptedModel(load_script(SCRIPT), host, api_key=key) as model:
         _fill_in(
             config,
-            judge_model="demo/judge",
-            judge_base_url=model.url,
-            judge_api_key=key,
-            judge_api_protocol="openai-chat",
+            model="demo/scripted",
+            model_base_url=model.url,
+            model_api_key=key,
+            model_api_protocol="openai-chat",
+            fail_under=FAIL_UNDER,
         )
+        if not config.option.pinchbench_judge_model:
+            _fill_in(
+                config,
+                judge_model="demo/judge",
+                judge_base_url=model.url,
+                judge_api_key=key,
+                judge_api_protocol="openai-chat",
+            )
+        yield
 
 
 def _fill_in(config: pytest.Config, **values: str) -> None:

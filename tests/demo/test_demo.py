@@ -6,6 +6,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,38 @@ SCORES = {
 DATA_DIR = platformdirs.user_data_path("pytest-pinchbench", appauthor=False)
 
 
+@dataclass
+class Spy:
+    """A plugin that notes what a run was asked for, and tries its endpoint."""
+
+    found: Settings | None = None
+    status: int = 0
+    status_without_key: int = 0
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.found = session.config.stash[RUN].settings
+        if (self.found.model.base_url or "").startswith("http://127.0.0.1"):
+            self.status = models(self.found.model.base_url, self.found.model.api_key)
+            self.status_without_key = models(self.found.model.base_url, "another key")
+
+
 @pytest.fixture
-def settings(pytester: pytest.Pytester) -> Callable[..., Settings]:
+def collect(pytester: pytest.Pytester) -> Callable[..., Spy]:
+    """``collect(ARGUMENTS)`` collects the demo in this process, with a spy."""
+
+    def run(*arguments: str) -> Spy:
+        spy = Spy()
+        pytester.inline_run(*DEMO, "--collect-only", *arguments, plugins=[spy])
+        return spy
+
+    return run
+
+
+@pytest.fixture
+def settings(collect: Callable[..., Spy]) -> Callable[..., Settings]:
     def settle(*arguments: str) -> Settings:
-        config = pytester.parseconfigure(*DEMO, "--collect-only", *arguments)
-        found: Settings = config.stash[RUN].settings
+        found = collect(*arguments).found
+        assert found is not None
         return found
 
     return settle
@@ -61,8 +89,6 @@ def test_what_the_command_line_leaves_open_is_the_demos(settings: Callable[..., 
     assert found.skill_dir == SUITE
     assert found.recipe.environment == "local"
     assert found.model.id == "demo/scripted"
-    assert models(found.model.base_url, found.model.api_key) == 200
-    assert models(found.model.base_url, "another key") == 401
     assert found.judge is not None
     assert (found.judge.base_url, found.judge.api_key) == (
         found.model.base_url,
@@ -106,10 +132,13 @@ def test_without_the_option_the_demo_does_nothing(pytester: pytest.Pytester) -> 
     pytester.runpytest(*DEMO[1:]).assert_outcomes(passed=1)
 
 
-def test_the_endpoint_ends_with_the_run(pytester: pytest.Pytester) -> None:
-    config = pytester.parseconfigure(*DEMO, "--collect-only")
-    url = config.stash[RUN].settings.model.base_url
-    config._ensure_unconfigure()
+def test_the_endpoint_answers_the_run_and_nobody_else(collect: Callable[..., Spy]) -> None:
+    spy = collect()
+    assert (spy.status, spy.status_without_key) == (200, 401)
+
+
+def test_the_endpoint_ends_with_the_run(settings: Callable[..., Settings]) -> None:
+    url = settings().model.base_url
     with pytest.raises(urllib.error.URLError, match="refused"):
         models(url, None)
 
