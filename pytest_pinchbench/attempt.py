@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_pinchbench.redaction import Redactor
     from pytest_pinchbench.tasks import Task
 
+_LASTING = {"asset_missing", "judge_missing", "judge_settings"}  # another try changes nothing
 GRACE = 600.0  # seconds that a sandbox outlives its attempt's own deadlines, if we are killed
 
 
@@ -42,6 +43,7 @@ class AttemptSetup:
     judge: ModelSpec | None
     redactor: Redactor
     run_id: str
+    model_id: str
     before_agent: Callable[[Sandbox], None] = lambda sandbox: None
     """Called in each sandbox before its agent starts (the run's endpoint checks)."""
     sleep: Callable[[float], None] = time.sleep
@@ -87,7 +89,7 @@ def run_attempt(
     while True:
         notes = _Notes()
         budget -= _try_once(task, setup, notes, budget, kept)
-        if not notes.fatal or budget <= 0 or _hopeless(notes):
+        if not notes.fatal or budget <= 0 or _hopeless(notes.issues):
             return _result(task, attempt, setup, notes, failed)
         budget -= 1
         setup.sleep(_backoff(len(failed), None))
@@ -169,7 +171,7 @@ def _grade(sandbox: Sandbox, task: Task, setup: AttemptSetup, notes: _Notes, ret
             transcript_limit=settings.judge_transcript_limit,
             previous=grade,
         )
-        last = asked == retries or grade.score is not None or not _judge_may_recover(grade)
+        last = asked == retries or grade.score is not None or _hopeless(grade.issues)
         if last or (deadline and time.monotonic() >= deadline):
             break
         setup.sleep(_backoff(asked, grade))
@@ -196,18 +198,14 @@ def _inside(environment: Environment, spec: ModelSpec | None) -> ModelSpec | Non
     return replace(spec, base_url=environment.url_inside(spec.base_url))
 
 
-def _judge_may_recover(grade: Grade) -> bool:
-    return not any(issue.code == "judge_missing" for issue in grade.issues)
-
-
-def _hopeless(notes: _Notes) -> bool:
+def _hopeless(issues: Sequence[Issue]) -> bool:
     """Whether another try is sure to fail in the same way."""
-    return any(issue.code in ("asset_missing", "judge_missing") for issue in notes.issues)
+    return any(issue.code in _LASTING for issue in issues)
 
 
 def _backoff(tried: int, grade: Grade | None) -> float:
     """Seconds before the next try: what the endpoint asked for, or 1, 2, 4 ... up to 60."""
-    asked = grade and grade.retry_after
+    asked = grade.retry_after if grade else None
     return min(asked if asked is not None else 2.0**tried, 60.0)
 
 
@@ -225,6 +223,6 @@ def _result(
         started=notes.started,
         seconds=notes.seconds,
         earlier=[{"issues": list(n.issues), "usage": n.run and n.run.usage} for n in failed],
-        keys={"run_id": setup.run_id, "model": setup.settings.model.id},
+        keys={"run_id": setup.run_id, "model": setup.model_id},
         redactor=setup.redactor,
     )

@@ -77,4 +77,8 @@ class EndpointUnusable(PinchBenchError):
     """
 
 
-RUN_ENDERS = (EnvironmentUnavailable, HarnessUnavailable, EndpointUnusable)
+class SanityFailed(PinchBenchError):
+    """The suite's sanity task scored nothing: what is wrong would cost every other task."""
+
+
+RUN_ENDERS = (EnvironmentUnavailable, HarnessUnavailable, EndpointUnusable, SanityFailed)

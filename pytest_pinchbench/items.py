@@ -101,8 +101,18 @@ class TaskItem(pytest.Function):
         if self.config.pluginmanager.hasplugin("rerunfailures"):
             self.add_marker(pytest.mark.flaky(reruns=0))
 
-    def reportinfo(self) -> tuple[Path, int | None, str]:
-        return self.path, None, self.name
+    @property
+    def key(self) -> tuple[str, int]:
+        """(task id, attempt), which is how records are found."""
+        return self.pinchbench_task.id, self.attempt
+
+    @property
+    def is_sanity(self) -> bool:
+        """Whether this is the first attempt at the suite's sanity task (by its id)."""
+        return self.attempt == 1 and "sanity" in self.pinchbench_task.id.lower().split("_")
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, 0, self.name
 
 
 def check_pass_mark(pinchbench_result: Record, request: pytest.FixtureRequest) -> None:

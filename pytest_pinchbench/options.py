@@ -19,8 +19,6 @@ from pytest_pinchbench.option_table import (
     BENCHMARK,
     OPTIONS,
     Option,
-    add_model_option,
-    add_options,
     read_mapping,
     read_path,
     read_text,
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_pinchbench.environments.recipes import Layer
     from pytest_pinchbench.yamldoc import Document
 
-__all__ = ["ModelSpec", "Protocol", "Settings", "add_model_option", "add_options", "resolve"]
+__all__ = ["ModelSpec", "Protocol", "Settings", "resolve"]
 
 Protocol = Literal["openai-chat", "openai-responses", "anthropic"]
 

@@ -29,6 +29,15 @@ def pytest_load_initial_conftests(
     return result
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    if config.option.pinchbench:
+        from pytest_pinchbench.without_running import answer
+
+        return answer(config)
+    return None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.pinchbench:

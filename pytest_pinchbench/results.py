@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -161,6 +162,12 @@ def _scoring(grade: Grade | None) -> Record | None:
     }
 
 
+def cost_of(record: Record) -> float:
+    """Dollars that an attempt cost, its judge included, as far as prices are known."""
+    spent = [record["usage"], record["judge_usage"] or {}]
+    return sum(usage.get("cost_usd") or 0.0 for usage in spent)
+
+
 def sum_usage(spent: Sequence[Usage]) -> Usage:
     """The total; the cost is None where no summand has one."""
     costs = [usage.cost_usd for usage in spent if usage.cost_usd is not None]
@@ -246,7 +253,21 @@ class RunDirectory:
         return self.path / safe_name(task_id) / f"attempt-{attempt}"
 
     def write_run(self, description: Record) -> None:
-        write_json(self.path / "run.json", description)
+        """Write ``run.json``; a resumed run keeps what it had, and notes when it went on."""
+        path = self.path / "run.json"
+        if path.exists():
+            earlier = json.loads(path.read_bytes())
+            resumed = [*earlier.get("resumed_at", []), description["started_at"]]
+            description = {**earlier, "selected": description["selected"], "resumed_at": resumed}
+        write_json(path, description)
+
+    def copy_from(self, source: RunDirectory, record: Record) -> Record:
+        """Take an attempt over from another run as it is."""
+        folder = self.attempt_dir(record["task_id"], record["attempt"])
+        shutil.copytree(
+            source.attempt_dir(record["task_id"], record["attempt"]), folder, dirs_exist_ok=True
+        )
+        return record
 
     def write(self, result: TaskResult) -> Path:
         """Write an attempt's files, and last its ``result.json``. Returns the folder."""

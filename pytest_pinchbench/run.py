@@ -15,9 +15,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_pinchbench.issues import RUN_ENDERS, EndpointUnusable, TaskFileError
+from pytest_pinchbench.earlier_runs import describe, find_run, identity, refuse_differences
+from pytest_pinchbench.issues import RUN_ENDERS, EndpointUnusable, SanityFailed, TaskFileError
 from pytest_pinchbench.redaction import Redactor
-from pytest_pinchbench.results import RUN_SCHEMA, Record, RunDirectory, iso_time, user_properties
+from pytest_pinchbench.results import (
+    RUN_SCHEMA,
+    Record,
+    RunDirectory,
+    cost_of,
+    iso_time,
+    user_properties,
+)
 from pytest_pinchbench.suite import load_suite, resolve_skill_dir, select, suite_commit
 from pytest_pinchbench.summary import Outcome, official_score, summary_lines
 
@@ -80,12 +88,21 @@ class Run:
     @classmethod
     def start(cls, config: pytest.Config, settings: Settings) -> Run:
         """In the controller. Raises ``PinchBenchError``."""
-        directory = None
-        if not config.option.collectonly:
-            directory = RunDirectory.new(
-                config.invocation_params.dir / settings.results_dir, settings.model.id
-            )
-        return cls(config, settings, uuid.uuid4().hex[:12], directory)
+        here = config.invocation_params.dir
+        results_dir = here / settings.results_dir
+        run = cls(config, settings, uuid.uuid4().hex[:12], None)
+        run.find_arguments()
+        if config.option.collectonly:
+            return run
+        if settings.resume is not None:
+            run.directory = find_run(settings.resume, results_dir, settings.model.id, here)
+            earlier = describe(run.directory.path)
+            wanted = identity(settings, run.suites.roots())
+            refuse_differences(str(run.directory.path), earlier["identity"], wanted)
+            run.run_id = earlier["run_id"]
+        else:
+            run.directory = RunDirectory.new(results_dir, run.model_id)
+        return run
 
     @classmethod
     def join(cls, config: pytest.Config, state: str) -> Run:
@@ -132,6 +149,18 @@ class Run:
     def _skill_dir(self) -> Path:
         return resolve_skill_dir(self.settings, self.say)
 
+    @property
+    def model_id(self) -> str:
+        """The model whose work is scored; in a regrade, that of the earlier run."""
+        source = self.regraded
+        return self.settings.model.id if source is None else describe(source.path)["model"]
+
+    @property
+    def regraded(self) -> RunDirectory | None:
+        """The earlier run whose work is graded again, or None."""
+        given = self.settings.regrade
+        return None if given is None else RunDirectory(self.config.invocation_params.dir / given)
+
     # -- what fixtures ask for ----------------------------------------------------------
 
     def make_environment(self, settings: Settings) -> Environment:
@@ -162,59 +191,58 @@ class Run:
         harness: Harness,
         judge: ModelSpec | None,
     ) -> Record:
-        """Run an item's attempt and write its record as soon as it exists.
+        """Run an item's attempt, unless it has a valid record already, and give its record.
 
         What no attempt could survive (no daemon, no agent, a wrong key) stops the session.
         """
-        from pytest_pinchbench.attempt import AttemptSetup, run_attempt
-
         assert self.directory is not None
         directory = self.directory
-
-        def check_endpoints(sandbox: Sandbox) -> None:
-            self._check_endpoints(item.session, sandbox, settings, environment, judge)
-
+        work = Work(self, item.session, settings, environment, harness, judge)
+        sanity = _sanity_item(item.session) if settings.sanity_stop else None
         try:
             directory.once("environment", environment.prepare)
-            harness.prepare(environment)
-            setup = AttemptSetup(
-                settings,
-                environment,
-                harness,
-                judge,
-                self.redactor,
-                self.run_id,
-                before_agent=check_endpoints,
-            )
-            result = run_attempt(task, item.attempt, setup)
+            if sanity is not None:
+                first = sanity
+                directory.once("sanity", lambda: work.sanity(first))
+            record = directory.read(task.id, item.attempt)
+            if record is None or record["metrics"]["score"] is None:
+                self._mind_the_budget(item.session)
+                record = work.attempt(task, item.attempt)
+        except SanityFailed as error:
+            item.session.shouldfail = str(error)
+            record = directory.read(task.id, item.attempt)
+            if record is None:
+                pytest.fail(self.redactor.text(str(error)), pytrace=False)
         except RUN_ENDERS as error:
             item.session.shouldfail = "no task can run like this; see the error above"
             pytest.fail(self.redactor.text(str(error)), pytrace=False)
-        directory.write(result)
-        item.user_properties += user_properties(result.record)
-        return result.record
+        item.user_properties += user_properties(record)
+        return record
 
-    def _check_endpoints(
-        self,
-        session: pytest.Session,
-        sandbox: Sandbox,
-        settings: Settings,
-        environment: Environment,
-        judge: ModelSpec | None,
-    ) -> None:
-        """One tiny request to each endpoint, from inside the first sandbox of the run."""
+    def _mind_the_budget(self, session: pytest.Session) -> None:
+        """Start nothing more once the measured cost is past ``--pinchbench-budget-usd``."""
+        budget = self.settings.budget_usd
+        if budget is None:
+            return
         assert self.directory is not None
-        if settings.model_check:
-            check = _endpoint_check("model", sandbox, settings.model, environment)
-            self.directory.once("model", check)
-        if settings.judge_check and judge is not None and needs_judge(session.items):
-            self.directory.once("judge", _endpoint_check("judge", sandbox, judge, environment))
+        spent = sum(cost_of(record) for record in self.directory.records())
+        if spent > budget:
+            message = f"the budget of ${budget:g} is used up: ${spent:.4f} spent"
+            session.shouldstop = message
+            pytest.skip(message)
 
     # -- how it ends --------------------------------------------------------------------
 
     def select(self, node_ids: Iterable[str]) -> None:
         """Note what is to run, once collection and deselection are done."""
-        self.selected = [found for node_id in node_ids if (found := parse_node_id(node_id))]
+        now = [found for node_id in node_ids if (found := parse_node_id(node_id))]
+        before: list[tuple[str, int]] = []
+        if self.settings.resume is not None and self.directory is not None:
+            before = [
+                (one["task_id"], one["attempt"])
+                for one in describe(self.directory.path)["selected"]
+            ]
+        self.selected = list(dict.fromkeys([*before, *now]))
 
     def note_report(self, report: pytest.TestReport) -> None:
         """Keep why an item has no record (a crashed worker), for the summary."""
@@ -224,7 +252,7 @@ class Run:
             and found
             and not any(key == "task_id" for key, _ in report.user_properties)
         ):
-            self._troubles[found] = str(report.longreprtext).strip().partition("\n")[0]
+            self._troubles[found] = str(report.longrepr).strip().partition("\n")[0]
 
     def outcomes(self) -> list[Outcome]:
         """Every attempt that was to run, with the record it has by now."""
@@ -271,7 +299,7 @@ class Run:
         settings = self.settings
         recipe = settings.recipe
         image = f", image {recipe.image}" if recipe.image else ""
-        lines = [f"pinchbench: model {settings.model.id}, environment {recipe.environment}{image}"]
+        lines = [f"pinchbench: model {self.model_id}, environment {recipe.environment}{image}"]
         if settings.judge is not None:
             lines.append(f"pinchbench: judge {settings.judge.id}")
         if self.directory is not None:
@@ -282,6 +310,13 @@ class Run:
     def warnings(self) -> list[str]:
         """What should be known before the first task."""
         lines = list(self.settings.warnings)
+        if self.settings.resume is not None and self.directory is not None:
+            records = [self.directory.read(*key) for key in self.selected]
+            valid = sum(record is not None and record["status"] == "scored" for record in records)
+            lines.append(
+                f"resuming {self.directory.path}: {valid} of {len(self.selected)} attempts have "
+                f"a valid result, which is kept"
+            )
         tasks = self.suites.tasks()
         judged = {
             task
@@ -307,7 +342,8 @@ class Run:
             "schema_version": RUN_SCHEMA,
             "run_id": self.run_id,
             "started_at": iso_time(time.time()),
-            "model": self.settings.model.id,
+            "model": self.model_id,
+            "identity": self.redactor.json(identity(self.settings, self.suites.roots())),
             "settings": self.redactor.json(self.settings.public()),
             "suites": {root.name: suite_commit(root) for root in self.suites.roots()},
             "selected": [{"task_id": task, "attempt": k} for task, k in self.selected],
@@ -321,15 +357,90 @@ class Run:
     def say(self, message: str) -> None:
         """A line for the user, now, past pytest's capturing and from any process."""
         line = self.redactor.text(f"pinchbench: {message}")
-        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
-        capture = self.config.pluginmanager.get_plugin("capturemanager")
-        if reporter is not None:
+        manager = self.config.pluginmanager
+        reporter = manager.get_plugin("terminalreporter")
+        capture = manager.get_plugin("capturemanager")
+        if hasattr(self.config, "workerinput") and capture is not None:
+            # a worker's stderr is the controller's; there is no other way past xdist
+            with capture.global_and_fixture_disabled():
+                print(line, file=sys.stderr, flush=True)
+        elif reporter is not None:
             reporter.ensure_newline()
             reporter.write_line(line)
             reporter.flush()
-        elif capture is not None:
-            with capture.global_and_fixture_disabled():
-                print(line, file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Attempts with all that they share, in one process."""
+
+    run: Run
+    session: pytest.Session
+    settings: Settings
+    environment: Environment
+    harness: Harness
+    judge: ModelSpec | None
+
+    def attempt(self, task: Task, attempt: int) -> Record:
+        """Run one attempt and write its record as soon as it exists. Raises ``RUN_ENDERS``."""
+        from pytest_pinchbench.attempt import AttemptSetup, run_attempt
+
+        assert self.run.directory is not None
+        kept, source = None, self.run.regraded
+        if source is None:
+            self.harness.prepare(self.environment)
+        else:
+            earlier = source.read(task.id, attempt)
+            assert earlier is not None  # or the item would have been deselected
+            kept = source.kept_work(earlier)
+            if kept is None:
+                # nothing to grade: the agent failed, or its workspace was not kept
+                return self.run.directory.copy_from(source, earlier)
+        setup = AttemptSetup(
+            self.settings,
+            self.environment,
+            self.harness,
+            self.judge,
+            self.run.redactor,
+            self.run.run_id,
+            self.run.model_id,
+            before_agent=self._check_endpoints,
+        )
+        result = run_attempt(task, attempt, setup, kept)
+        self.run.directory.write(result)
+        return result.record
+
+    def sanity(self, item: TaskItem) -> None:
+        """Run the sanity task before any other; raises ``SanityFailed`` if it scores nothing."""
+        assert self.run.directory is not None
+        task = item.pinchbench_task
+        record = self.run.directory.read(task.id, item.attempt)
+        if record is None or record["metrics"]["score"] is None:
+            record = self.attempt(task, item.attempt)
+        if not record["metrics"]["score"]:
+            outcome = "scored 0" if record["status"] == "scored" else "is invalid"
+            raise SanityFailed(
+                f"the sanity task {task.id} {outcome}: nothing else is started "
+                f"(--pinchbench-keep-going runs the rest all the same)"
+            )
+
+    def _check_endpoints(self, sandbox: Sandbox) -> None:
+        """One tiny request to each endpoint, from inside the first sandbox of the run."""
+        assert self.run.directory is not None
+        once = self.run.directory.once
+        if self.settings.model_check and self.run.regraded is None:
+            model = replace(self.settings.model, params={})  # they are for OpenClaw
+            once("model", _endpoint_check("model", sandbox, model, self.environment))
+        judge = self.judge
+        if self.settings.judge_check and judge is not None and needs_judge(self.session.items):
+            once("judge", _endpoint_check("judge", sandbox, judge, self.environment))
+
+
+def _sanity_item(session: pytest.Session) -> TaskItem | None:
+    from pytest_pinchbench.items import TaskItem
+
+    items = (item for item in session.items if isinstance(item, TaskItem))
+    return next((item for item in items if item.is_sanity), None)
 
 
 def _endpoint_check(

@@ -26,13 +26,16 @@ def start(config: pytest.Config) -> None:
         if worker_input is not None:
             run = Run.join(config, worker_input["pinchbench"])
         else:
+            from pytest_pinchbench.reports import hooks as report_hooks
+
             run = Run.start(config, options.resolve(config, os.environ))
-            run.find_arguments()
+            # before our own: what is registered later is called earlier
+            report_hooks.register(config, run)
     except PinchBenchError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[RUN] = run
     config.pluginmanager.register(fixtures, "pinchbench-fixtures")
-    config.pluginmanager.register(CollectionHooks(), "pinchbench-collection")
+    config.pluginmanager.register(CollectionHooks(run), "pinchbench-collection")
     if worker_input is None:
         config.pluginmanager.register(ControllerHooks(run), "pinchbench-controller")
         # not "dsession": which of the two plugins is configured first is anyone's guess
@@ -46,6 +49,9 @@ def start(config: pytest.Config) -> None:
 class CollectionHooks:
     """In every process: task files become items, and nothing else does."""
 
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
     def pytest_collect_directory(
         self, path: Path, parent: pytest.Collector
     ) -> pytest.Collector | None:
@@ -58,10 +64,22 @@ class CollectionHooks:
         return True if collection_path.suffix == ".py" else None
 
     @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """The suite's order is what the user asked for; a plugin that shuffles keeps out."""
-        ours = iter(sorted((i for i in items if isinstance(i, TaskItem)), key=lambda i: i.order))
-        items[:] = [next(ours) if isinstance(item, TaskItem) else item for item in items]
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        """The order is the one asked for, whatever a plugin that shuffles did; but a sanity
+        task goes first. A regrade leaves out what the earlier run has no result of.
+        """
+        ours = sorted(
+            (item for item in items if isinstance(item, TaskItem)),
+            key=lambda item: (not item.is_sanity, item.order),
+        )
+        regraded = self.run.regraded
+        if regraded is not None:
+            gone = [one for one in ours if regraded.read(*one.key) is None]
+            config.hook.pytest_deselected(items=gone)
+            ours = [one for one in ours if one not in gone]
+        items[:] = [*ours, *(item for item in items if not isinstance(item, TaskItem))]
 
 
 class ControllerHooks:
@@ -114,8 +132,9 @@ class ControllerHooks:
         ]
         self.run.note_report(report)
         if self._live is not None and report.when == "setup":
-            properties = dict(report.user_properties)
-            self._live.scored(properties.get("score"), properties.get("cost_usd"))
+            properties: dict[str, Any] = dict(report.user_properties)
+            cost = properties.get("cost_usd", 0.0) + properties.get("judge_cost_usd", 0.0)
+            self._live.scored(properties.get("score"), cost)
 
     def pytest_report_teststatus(
         self, report: pytest.TestReport | pytest.CollectReport
@@ -140,7 +159,7 @@ class ControllerHooks:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.run.directory is None or not self.run.selected:
             return
-        terminalreporter.section(f"PinchBench: {self.run.settings.model.id}")
+        terminalreporter.section(f"PinchBench: {self.run.model_id}")
         for line in self.run.summary(time.monotonic() - self._began):
             terminalreporter.write_line(line)
 

@@ -117,6 +117,18 @@ def suite_commit(root: Path) -> str | None:
     return f"{commit}-dirty" if changes else commit
 
 
+def suite_digest(root: Path) -> str:
+    """SHA-256 over the names and contents of a checkout's task files and assets: the same
+    wherever they lie, and another one after any edit.
+    """
+    digest = hashlib.sha256()
+    paths = [*(root / "tasks").glob("task_*.md"), *(root / "assets").rglob("*")]
+    for path in sorted(path for path in paths if path.is_file()):
+        content = hashlib.sha256(path.read_bytes()).digest()
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + content)
+    return digest.hexdigest()
+
+
 def resolve_skill_dir(settings: Settings, say: Callable[[str], None]) -> Path:
     """The skill checkout of a run: the one the user names, or a clone at the tag.
 

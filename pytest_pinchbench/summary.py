@@ -26,8 +26,11 @@ class Outcome:
         return self.record["metrics"]["score"] if self.record else None
 
 
-def summary_lines(outcomes: Sequence[Outcome], *, seconds: float, where: str) -> list[str]:
-    """The section at the end of a run, ready to print, at most 80 columns wide."""
+def summary_lines(outcomes: Sequence[Outcome], *, seconds: float | None, where: str) -> list[str]:
+    """The section at the end of a run, ready to print, at most 80 columns wide.
+
+    ``seconds`` is the wall time, None where that means nothing (merged runs).
+    """
     records = [outcome.record for outcome in outcomes if outcome.record is not None]
     lines = [*_task_table(outcomes), "", *_category_table(records)]
     lines += ["", *_totals(outcomes, records, seconds), f"Results     {where}"]
@@ -92,7 +95,7 @@ def _category_table(records: Sequence[Record]) -> Iterable[str]:
 
 
 def _totals(
-    outcomes: Sequence[Outcome], records: Sequence[Record], seconds: float
+    outcomes: Sequence[Outcome], records: Sequence[Record], seconds: float | None
 ) -> Iterable[str]:
     score = official_score(outcomes)
     reference = scores.overall(records)
@@ -124,7 +127,8 @@ def _totals(
             f"{_total(judges, 'output_tokens'):,} out"
         )
     yield f"Cost        {_cost([*usage, *judges])}"
-    yield f"Wall time   {_time(seconds)}"
+    if seconds is not None:
+        yield f"Wall time   {_time(seconds)}"
 
 
 def _total(usages: Sequence[dict[str, float]], name: str) -> int:

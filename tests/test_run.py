@@ -1,0 +1,358 @@
+"""A run from pytest's side: outcomes, properties, reports, exit codes. The agent is a shell
+script; sandboxes, grader, pytest and xdist are real.
+"""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+GOOD = "echo yes > made.txt; echo done"
+HALF = "echo no > made.txt; echo done"
+
+HERE = str(Path(__file__).parent)
+
+CONFTEST = """
+    import sys
+
+    import pytest
+
+    sys.path.insert(0, {here!r})
+    from shell_agent import ShellAgent
+
+    @pytest.fixture(scope="session")
+    def pinchbench_harness():
+        return ShellAgent({scripts!r}, cost={cost!r})
+"""
+
+
+@pytest.fixture
+def project(pytester, write_suite, monkeypatch):
+    """``project({task id: script}, **suite)``: a suite in a project whose agent is a shell."""
+    monkeypatch.setenv("PINCHBENCH_SKILL_DIR", str(pytester.path / "skill"))
+
+    def make(scripts, cost=None, **suite):
+        pytester.makeconftest(CONFTEST.format(here=HERE, scripts=scripts, cost=cost))
+        tasks = {task: {} for task in scripts}
+        return write_suite(pytester.path / "skill", **{**tasks, **suite})
+
+    return make
+
+
+@pytest.fixture
+def run(pytester):
+    def start(*options, **kwargs):
+        return pytester.runpytest(
+            "--pinchbench", "--model", "lab/m", "--pinchbench-env", "local", *options, **kwargs
+        )
+
+    return start
+
+
+def records(pytester):
+    found = sorted((pytester.path / "pinchbench-results").rglob("result.json"))
+    return {json.loads(path.read_text())["task_id"]: json.loads(path.read_text()) for path in found}
+
+
+def test_a_full_score_passes_a_shortfall_fails_and_a_crash_is_an_error(pytester, project, run):
+    project({"task_a": GOOD, "task_b": HALF, "task_c": "exit 3"})
+    result = run("-v")
+    result.assert_outcomes(passed=1, failed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*::task_a PASSED 1.000*",
+            "*::task_b FAILED 0.500*",
+            "*::task_c ERROR invalid*",
+            "invalid, no score: the agent ended with 3",
+            "score 0.500, pass mark 1",
+            "  made   1.000",
+            "  right  0.000",
+            "task_a * 1.000  yes *",
+            "task_b * 0.500  no *",
+            "task_c  invalid  -*",
+            "    FATAL: the agent ended with 3",
+            "Mean score  none: 1 invalid of 3 attempts",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*Traceback*")
+    assert {task: one["metrics"]["score"] for task, one in records(pytester).items()} == {
+        "task_a": 1.0,
+        "task_b": 0.5,
+        "task_c": None,
+    }
+
+
+def test_workers_give_the_same_results(pytester, project, run):
+    project({"task_a": GOOD, "task_b": HALF, "task_c": "exit 3"})
+    result = run("-n", "2")
+    result.assert_outcomes(passed=1, failed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        ["task_a * 1.000  yes *", "task_b * 0.500  no *", "task_c  invalid  -*"]
+    )
+    assert len(records(pytester)) == 3
+
+
+def test_a_lost_worker_loses_its_item_and_not_the_run(pytester, project, run):
+    project({"task_a": GOOD, "task_b": "kill -9 $PINCHBENCH_TEST_VICTIM", "task_c": GOOD})
+    pytester.makeconftest(
+        (pytester.path / "conftest.py").read_text()
+        + "\n\nimport os\n"
+        + "@pytest.fixture\n"
+        + "def pinchbench_task(pinchbench_task):\n"
+        + "    if pinchbench_task.id == 'task_b': os.kill(os.getpid(), 9)\n"
+        + "    return pinchbench_task\n"
+    )
+    result = run("-n", "2")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        [
+            "task_a * 1.000  yes *",
+            "task_b        -  worker 'gw?' crashed*",
+            "task_c * 1.000  yes *",
+            "Mean score  none: 1 not run of 3 attempts",
+        ]
+    )
+
+
+def test_reports_of_the_ecosystem_have_the_scores(pytester, project, run):
+    project({"task_a": GOOD, "task_b": HALF})
+    run("--junitxml=junit.xml", "--json-report", "--json-report-file=report.json", "-n", "1")
+    cases = ElementTree.parse(pytester.path / "junit.xml").getroot().iter("testcase")
+    found = {
+        case.get("name"): {one.get("name"): one.get("value") for one in case.iter("property")}
+        for case in cases
+    }
+    assert found["task_b"]["score"] == "0.5"
+    assert found["task_b"]["passed"] == "False"
+    assert json.loads(found["task_b"]["breakdown"]) == {"made": 1.0, "right": 0.0}
+    report = json.loads((pytester.path / "report.json").read_text())
+    properties = {}
+    for one in report["tests"][0]["user_properties"]:
+        properties.update(one)
+    assert properties["score"] == 1.0
+    assert properties["task_id"] == "task_a"
+    assert properties["category"] == "file_ops"
+    assert properties["total_tokens"] == 15
+    assert "cost_usd" not in properties
+
+
+def test_an_agent_out_of_time_is_graded_on_what_is_there(pytester, project, run):
+    project({"task_a": f"{GOOD}; sleep 60"}, task_a={"timeout_seconds": 1})
+    result = run()
+    result.stdout.fnmatch_lines(["task_a * 1.000  yes *", "    ERROR: stopped after 1 s"])
+    record = records(pytester)["task_a"]
+    assert record["timed_out"] is True
+    assert record["seconds"]["run"] < 10
+
+
+def test_a_background_writer_is_gone_when_grading_starts(pytester, project, run):
+    project({"task_a": f"setsid sh -c 'sleep 2; echo yes > made.txt' & {HALF}"})
+    check = (
+        "def grade(transcript, workspace_path):\n"
+        "    import time, pathlib\n"
+        "    time.sleep(3)\n"
+        "    return {'no': float(pathlib.Path('made.txt').read_text() == 'no\\n')}\n"
+    )
+    from conftest import task_text
+
+    (pytester.path / "skill" / "tasks" / "task_a.md").write_text(task_text("task_a", check=check))
+    run().assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("scripts", "options", "code", "line"),
+    [
+        ({"task_a": GOOD, "task_b": HALF}, (), 1, "Mean score  0.750*"),
+        ({"task_a": GOOD, "task_b": HALF}, ("--pinchbench-fail-under", "0.75"), 0, "*met: mean*"),
+        ({"task_a": GOOD, "task_b": HALF}, ("--pinchbench-fail-under", "0.76"), 1, "*not met*"),
+        ({"task_a": GOOD, "task_b": HALF}, ("--pinchbench-pass-mark", "0.5"), 0, "Pass rate   50*"),
+        ({"task_a": GOOD, "task_b": "exit 1"}, ("--pinchbench-fail-under", "0.1"), 1, "*not met*"),
+        ({"task_a": GOOD}, (), 0, "Mean score  1.000"),
+    ],
+)
+def test_exit_codes(project, run, scripts, options, code, line):
+    project(scripts)
+    result = run(*options)
+    assert result.ret == code
+    result.stdout.fnmatch_lines([line])
+
+
+def test_a_retry_gets_a_fresh_sandbox_and_every_try_is_counted(pytester, project, run, tmp_path):
+    marker = tmp_path / "tried"
+    project({"task_a": f"ls; test -e {marker} || {{ touch {marker} left.txt; exit 1; }}; {GOOD}"})
+    result = run("--pinchbench-retries", "1")
+    result.assert_outcomes(passed=1)
+    record = records(pytester)["task_a"]
+    assert record["final_answer"] == "done\n"
+    assert record["usage"]["total_tokens"] == 30
+    assert record["retried"][0]["issues"][0]["code"] == "agent_exit"
+
+
+def test_a_missing_asset_costs_only_its_own_task(pytester, project, run):
+    project(
+        {"task_a": GOOD, "task_b": GOOD},
+        task_b={"workspace_files": [{"source": "big.pdf", "dest": "big.pdf"}]},
+    )
+    result = run()
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*task_b needs *big.pdf*"])
+
+
+def test_judged_tasks_without_a_judge_are_invalid_and_the_run_says_so_first(project, run):
+    project({"task_a": GOOD, "task_b": GOOD}, task_b={"grading_type": "hybrid"})
+    result = run()
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        ["pinchbench: 1 of 2 tasks need a judge*", "*task_b*", "*--pinchbench-judge-model*"]
+    )
+
+
+@pytest.mark.parametrize("plugin", ["timeout", "rerunfailures", "asyncio", "cov", "randomly"])
+def test_plugins_of_the_project_neither_break_nor_bend_a_run(pytester, project, run, plugin):
+    module = {"cov": "pytest_cov", "rerunfailures": "pytest_rerunfailures"}
+    pytest.importorskip(module.get(plugin, f"pytest_{plugin}"))
+    options = {
+        "timeout": ["--timeout", "1"],
+        "rerunfailures": ["--reruns", "3"],
+        "cov": ["--cov", "."],
+    }
+    project({"task_a": f"sleep 2; echo x >> {pytester.path}/runs; {HALF}"})
+    result = run(*options.get(plugin, []))
+    result.assert_outcomes(failed=1)
+    assert (pytester.path / "runs").read_text() == "x\n"
+    assert records(pytester)["task_a"]["metrics"]["score"] == 0.5
+
+
+def test_a_fixture_of_the_project_can_change_a_task(pytester, project, run):
+    project({"task_a": "cat extra.txt > made.txt"})
+    conftest = pytester.path / "conftest.py"
+    conftest.write_text(
+        conftest.read_text() + "\n\n@pytest.fixture\n"
+        "def pinchbench_task(pinchbench_task):\n"
+        "    import dataclasses\n"
+        "    from pytest_pinchbench.tasks import WorkspaceFile\n"
+        "    extra = WorkspaceFile('extra.txt', content='yes')\n"
+        "    return dataclasses.replace(pinchbench_task, workspace_files=(extra,))\n"
+    )
+    run().assert_outcomes(passed=1)
+
+
+def test_last_failed_runs_what_failed(pytester, project, run):
+    project({"task_a": GOOD, "task_b": HALF})
+    run()
+    result = run("--lf")
+    result.assert_outcomes(failed=1)
+
+
+def test_the_key_is_nowhere(pytester, project, run, monkeypatch):
+    monkeypatch.setenv("MODEL_API_KEY", "sk-top-secret")
+    monkeypatch.setenv("JUDGE_MODEL_API_KEY", "sk-judge-secret")
+    project({"task_a": "env; echo sk-top-secret > made.txt; echo sk-top-secret"})
+    result = run("--junitxml=junit.xml", "--json-report", "-vv", "--showlocals")
+    assert "secret" not in result.stdout.str()
+    for path in pytester.path.rglob("*"):
+        if path.is_file() and path.name != "conftest.py" and "skill" not in path.parts:
+            assert b"sk-top-secret" not in path.read_bytes(), path
+
+
+def test_resuming_runs_only_what_has_no_valid_result(pytester, project, run):
+    log = pytester.path / "ran.log"
+    note = f"basename $(dirname $PWD) >> {log}; "
+    broken = f"{note} test -e {pytester.path}/mended || exit 1; {GOOD}"
+    project({"task_a": note + GOOD, "task_b": broken, "task_c": note + HALF})
+    run().assert_outcomes(passed=1, failed=1, errors=1)
+    (pytester.path / "mended").touch()
+    result = run("--pinchbench-resume", "latest", "-n", "1")
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["*2 of 3 attempts have a valid result*", "Mean score  0.833*"])
+    assert sorted(log.read_text().split()) == ["task_a", "task_b", "task_b", "task_c"]
+    assert len(list((pytester.path / "pinchbench-results").glob("*/*"))) == 1
+
+
+def test_another_experiment_is_not_resumed_and_the_difference_is_shown(pytester, project, run):
+    root = project({"task_a": GOOD})
+    run()
+    result = run("--pinchbench-resume", "latest", "--pinchbench-max-tokens", "77")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*another experiment*", "*max_tokens: * there, 77 here"])
+    task = root / "tasks" / "task_a.md"
+    task.write_text(task.read_text().replace("Make made.txt", "Create made.txt"))
+    result = run("--pinchbench-resume", "latest")
+    result.stderr.fnmatch_lines(["*suite: *"])
+
+
+def test_a_regrade_grades_kept_work_with_todays_checks_and_runs_no_agent(pytester, project, run):
+    log = pytester.path / "ran.log"
+    root = project({"task_a": f"echo x >> {log}; {HALF}", "task_b": f"{GOOD}; exit 1"})
+    run().assert_outcomes(failed=1, errors=1)
+    (old,) = (pytester.path / "pinchbench-results").glob("*/*")
+    task = root / "tasks" / "task_a.md"
+    task.write_text(task.read_text().replace('"yes" in', '"no" in'))
+    result = pytester.runpytest(
+        "--pinchbench", "--pinchbench-env", "local", "--pinchbench-regrade", str(old)
+    )
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*PinchBench: lab/m*", "*the agent ended with 1*"])
+    assert log.read_text() == "x\n"
+
+
+def test_shards_are_merged_to_one_run(pytester, project, run):
+    project({"task_a": GOOD, "task_b": HALF})
+    run("--pinchbench-suite", "task_a")
+    run("--pinchbench-suite", "task_b")
+    shards = sorted((pytester.path / "pinchbench-results").glob("*/*"))
+    merge = [f"--pinchbench-merge={shard}" for shard in shards]
+    result = pytester.runpytest("--pinchbench", *merge)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["task_a *", "task_b *", "Mean score  0.750*"])
+    again = pytester.runpytest("--pinchbench", merge[0], merge[0])
+    assert again.ret == pytest.ExitCode.USAGE_ERROR
+    again.stderr.fnmatch_lines(["*has a result in*"])
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_sanity_task_that_scores_nothing_stops_the_run(pytester, project, run, workers):
+    project({"task_a": GOOD, "task_b": GOOD, "task_z_sanity": "true"})
+    result = run("-n", workers)
+    result.stdout.fnmatch_lines(["*the sanity task task_z_sanity scored 0*"])
+    assert {task: one["metrics"]["score"] for task, one in records(pytester).items()} == {
+        "task_z_sanity": 0.0
+    }
+    result = run("-n", workers, "--pinchbench-keep-going")
+    result.assert_outcomes(passed=2, failed=1)
+
+
+def test_past_the_budget_nothing_more_is_started(pytester, project, run):
+    project({"task_a": GOOD, "task_b": GOOD, "task_c": GOOD}, cost=0.3)
+    result = run("--pinchbench-budget-usd", "0.5")
+    result.stdout.fnmatch_lines(
+        ["*the budget of $0.5 is used up: $0.6000 spent*", "task_c * not run"]
+    )
+    assert set(records(pytester)) == {"task_a", "task_b"}
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+
+
+def test_attempts_are_averaged(pytester, project, run):
+    flag = pytester.path / "flag"
+    project({"task_a": f"if test -e {flag}; then {HALF}; else touch {flag}; {GOOD}; fi"})
+    result = run("--pinchbench-attempts", "2")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["task_a?1? *1.000*", "task_a?2? *0.500*", "Mean score  0.750*"])
+
+
+def test_no_docker_is_one_clear_error_for_the_whole_run(project, run, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    project({"task_a": GOOD, "task_b": GOOD})
+    result = run("--pinchbench-env", "docker")
+    result.stdout.fnmatch_lines(["*--pinchbench-env local*"])
+    result.assert_outcomes(errors=1)
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_the_recipe_is_shown_without_running_anything(pytester):
+    result = pytester.runpytest("--pinchbench", "--pinchbench-show-recipe")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*ailabdocker/ac-openclaw:pinchbench-v1*"])
