@@ -31,7 +31,8 @@ def pytest_load_initial_conftests(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    if config.option.pinchbench:
+    # an xdist worker has its settings from the controller, and may not be able to resolve any
+    if config.option.pinchbench and not hasattr(config, "workerinput"):
         from pytest_pinchbench.without_running import answer
 
         return answer(config)
