@@ -110,6 +110,7 @@ class Run:
         from pytest_pinchbench.options import Settings
 
         given = json.loads(state)
+        config.args = given["arguments"]
         directory = RunDirectory(Path(given["directory"])) if given["directory"] else None
         return cls(config, Settings.from_json(given["settings"]), given["run_id"], directory)
 
@@ -120,6 +121,8 @@ class Run:
                 "settings": self.settings.to_json(),
                 "run_id": self.run_id,
                 "directory": str(self.directory.path) if self.directory else None,
+                # xdist gives a worker only what the command line says
+                "arguments": self.config.args,
             }
         )
 

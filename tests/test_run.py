@@ -95,6 +95,15 @@ def test_workers_give_the_same_results(pytester, project, run):
     assert len(records(pytester)) == 3
 
 
+def test_workers_find_a_suite_that_lies_elsewhere(
+    pytester, project, run, write_suite, tmp_path_factory
+):
+    project({"task_a": GOOD})
+    suite = write_suite(tmp_path_factory.mktemp("cache") / "skill", task_a={})
+    result = run("-n", "1", f"--pinchbench-skill-dir={suite}")
+    result.assert_outcomes(passed=1)
+
+
 def test_a_lost_worker_loses_its_item_and_not_the_run(pytester, project, run):
     project({"task_a": GOOD, "task_b": "kill -9 $PINCHBENCH_TEST_VICTIM", "task_c": GOOD})
     pytester.makeconftest(
