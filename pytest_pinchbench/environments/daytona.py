@@ -14,6 +14,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import secrets
 import tempfile
 import threading
@@ -122,7 +123,7 @@ class DaytonaEnvironment(CloudEnvironment):
                 return client.get(order.name)
 
         try:
-            made = _ask(create)
+            made = _ask(create, of_order=True)
         except BaseException:
             # built wrongly, or made while its answer was lost: it may be there all the same
             self._cancel(order.name)
@@ -301,43 +302,66 @@ def _ask(
     call: Callable[[], T],
     broken: type[EnvironmentUnavailable] | type[SandboxFailure] = SandboxFailure,
     on_behalf_of: str = "",
+    of_order: bool = False,
 ) -> T:
-    """An answer of Daytona's, patiently; what stays broken, as an error of ours."""
+    """An answer of Daytona's, patiently; what stays broken, as an error of ours.
+
+    ``of_order``: what is asked for is a sandbox, and what speaks against that would speak
+    against the next one, too.
+    """
     sdk = _sdk()
     try:
         return patiently(call, _passing)
-    except (sdk.DaytonaAuthenticationError, sdk.DaytonaForbiddenError) as error:
+    except sdk.DaytonaAuthenticationError as error:
         raise EnvironmentUnavailable(
             f"Daytona refuses the key in DAYTONA_API_KEY: {error}"
         ) from error
     except sdk.DaytonaError as error:
         said = f"Daytona: {error}"
-        if "build_failed" in str(error).lower():  # nor will it be built for the next one
+        if _is_short_of_room(error):
+            said += "; max_open among the recipe's options keeps below what the account allows"
+        elif of_order and (
+            error.status_code in (400, 403, 404, 422) or "build_failed" in said.lower()
+        ):
             raise EnvironmentUnavailable(said) from error
         raise broken(f"{on_behalf_of}: {said}" if on_behalf_of else said) from error
 
 
 def _passing(error: Exception) -> float | None:
     """Seconds to wait before another try, None if there is no use: see ``patiently``."""
-    import httpx
-    import urllib3
-
     sdk = _sdk()
     if not isinstance(error, sdk.DaytonaError):
         return None
     if error.status_code is None:
-        chain = [error, error.__cause__, getattr(error.__cause__, "__cause__", None)]
-        cut_off = (httpx.TransportError, urllib3.exceptions.HTTPError, OSError)
-        if any(isinstance(cause, cut_off) for cause in chain) or "Truncated" in str(error):
-            return 0.0
-        return None
-    if error.status_code in (408, 429, 500, 502, 503, 504):
+        return 0.0 if _is_cut_off(error) else None
+    if error.status_code in (408, 429, 500, 502, 503, 504) or _is_short_of_room(error):
         headers = {name.lower(): value for name, value in error.headers.items()}
         try:
             return max(0.0, float(headers["retry-after"]))
         except (KeyError, ValueError):
             return 0.0
     return None
+
+
+def _is_cut_off(error: BaseException) -> bool:
+    """Whether it was the connection, which the SDK says in the error's causes alone."""
+    import httpx
+    import urllib3
+
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, (httpx.TransportError, urllib3.exceptions.HTTPError, OSError)):
+            return True
+        cause = cause.__cause__
+    return "Truncated" in str(error)
+
+
+def _is_short_of_room(error: Any) -> bool:
+    """The account's CPUs, memory or disk are all taken, until another sandbox closes.
+
+    For example "Total CPU limit exceeded. Maximum allowed: 10."; there is no code for it.
+    """
+    return re.search(r"limit (exceeded|reached)", str(error)) is not None
 
 
 def _off_main_thread(call: Callable[[], T]) -> T:

@@ -39,6 +39,9 @@ APP = PROJECT
 """The Modal App that all sandboxes belong to; made when there is none."""
 _CHUNK = 4 << 20  # the SDK holds up to 16 MiB of a command's input at a time
 
+# Stays, whatever an agent's `pkill` says to it, and buries orphans whenever a sleep ends.
+_PROCESS_1 = "trap '' TERM INT HUP; while :; do sleep 5; done"
+
 _READERS: Mapping[str, Reader] = {
     **LIMITS,
     "cpus": number,
@@ -100,7 +103,7 @@ class ModalEnvironment(CloudEnvironment):
         def create() -> Any:
             try:
                 return sdk.Sandbox.create(
-                    *("sleep", "infinity"),
+                    *("sh", "-c", _PROCESS_1),
                     app=app,
                     image=image,
                     name=order.name,
@@ -295,4 +298,8 @@ def _ask(
         raise EnvironmentUnavailable(f"Modal cannot build the image: {error}") from error
     except (faults.Error, *_cut_off()) as error:
         said = f"Modal: {error or type(error).__name__}"
+        invalid = isinstance(error, faults.InvalidError)
+        if invalid and not isinstance(error, faults.ConflictError) and not on_behalf_of:
+            # what is wrong with this order, is wrong with the next one
+            broken = EnvironmentUnavailable
         raise broken(f"{on_behalf_of}: {said}" if on_behalf_of else said) from error

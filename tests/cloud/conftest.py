@@ -28,7 +28,9 @@ class Cloud:
     """What is done, in the server's words: ask, create, run, end."""
     faults: dict[str, Any]
     """``refused`` (the key), ``broken``, ``busy`` (for a second), ``cut`` off before it was
-    done, and done, but its answer ``lost``."""
+    done, done, but its answer ``lost``, and ``impossible``."""
+    sdk_tries: int
+    """How often the SDK itself tries what meets a passing fault."""
     said: list[str] = field(default_factory=list)
 
     def environment(self, *, keep: bool = False, **recipe: Any) -> CloudEnvironment:
@@ -81,7 +83,9 @@ def make_daytona(folder: Path) -> Cloud:
             "busy": HTTPFault(429, "Too many requests", {"Retry-After": "1"}),
             "cut": HTTPFault(),
             "lost": HTTPFault(after=True),
+            "impossible": HTTPFault(400, "CPU request 64 exceeds the maximum"),
         },
+        sdk_tries=1,
     )
 
 
@@ -108,7 +112,9 @@ def make_modal(folder: Path) -> Cloud:
             "busy": RPCFault(Status.RESOURCE_EXHAUSTED, "Too many requests", retry_after=1.0),
             "cut": RPCFault(),
             "lost": RPCFault(after=True),
+            "impossible": RPCFault(Status.INVALID_ARGUMENT, "CPU request 64 exceeds the maximum"),
         },
+        sdk_tries=4,
     )
 
 

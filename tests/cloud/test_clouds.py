@@ -160,22 +160,36 @@ def test_a_key_that_is_refused_later_ends_the_run_too(cloud: Cloud) -> None:
     assert cloud.count("create") == 1
 
 
+def test_an_order_that_cannot_be_met_ends_the_run_in_the_clouds_own_words(cloud: Cloud) -> None:
+    cloud.fail("create", "impossible")
+
+    with pytest.raises(EnvironmentUnavailable, match="CPU request 64 exceeds the maximum"):
+        cloud.open()
+
+    assert cloud.count("create") == 1
+
+
 # what passes
 
 
 def test_an_order_that_is_refused_for_a_second_is_repeated_after_it(cloud: Cloud) -> None:
+    environment = cloud.environment()
+    open_one(environment).close()
+    began = time.monotonic()
+    open_one(environment).close()
+    usual = time.monotonic() - began
+
     cloud.fail("create", "busy")
     began = time.monotonic()
+    open_one(environment)
 
-    cloud.open()
-
-    assert time.monotonic() - began >= 1.0
-    assert len(cloud.server.created) == 1
+    assert time.monotonic() - began >= 1.0 + usual / 4
+    assert len(cloud.server.created) == 3
 
 
 @pytest.mark.parametrize("fault", ["broken", "cut"])
 def test_an_order_is_repeated_after_a_passing_fault(cloud: Cloud, fault: str) -> None:
-    cloud.fail("create", fault, fault)
+    cloud.fail("create", *[fault] * (cloud.sdk_tries + 1))
 
     assert cloud.open().exec(["true"]).exit_code == 0
     assert len(cloud.server.created) == 1

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_pinchbench.environments import cloud as cloud_module
 from pytest_pinchbench.environments import daytona as daytona_module
-from pytest_pinchbench.issues import EnvironmentUnavailable
+from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure
 from tests.cloud.conftest import Cloud, open_one
 
 MB = 1 << 20
@@ -46,6 +47,30 @@ def test_no_key_is_an_error_that_names_the_variable(
 
     with pytest.raises(EnvironmentUnavailable, match="DAYTONA_API_KEY"):
         daytona.environment().prepare()
+
+
+def test_an_account_that_is_full_for_a_while_is_waited_for(daytona: Cloud) -> None:
+    from tests.cloud.daytona_server import HTTPFault
+
+    full = HTTPFault(403, "Total CPU limit exceeded. Maximum allowed: 10.")
+    daytona.server.script.fail("create", full, full)
+
+    daytona.open()
+
+    assert daytona.count("create") == 3
+
+
+def test_an_account_that_stays_full_fails_the_attempt_and_names_the_option(
+    daytona: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.cloud.daytona_server import HTTPFault
+
+    monkeypatch.setattr(cloud_module, "PATIENCE", 0.5)
+    full = HTTPFault(403, "Total CPU limit exceeded. Maximum allowed: 10.")
+    daytona.server.script.fail("create", *[full] * 50)
+
+    with pytest.raises(SandboxFailure, match="max_open"):
+        daytona.open()
 
 
 def test_a_command_outlives_the_requests_that_wait_for_it(
