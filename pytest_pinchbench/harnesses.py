@@ -59,6 +59,7 @@ class Harness(Protocol):
     """Runs a task's prompts through an agent."""
 
     name: str
+    say: Callable[[str], None]  #: set by the run: prints a line for the user
 
     def prepare(self, environment: Environment) -> None:
         """Once a process, before its first attempt, outside any sandbox: installs the agent

@@ -6,6 +6,7 @@ logs): a line every minute.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -32,8 +33,10 @@ class Live:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True, name="pinchbench-live")
         writer = reporter._tw
-        self._screen = _StatusLine(writer._file, self._lock) if writer._file.isatty() else None
-        if self._screen is not None:
+        self._out = _past_capturing(writer._file)
+        self._screen: _StatusLine | None = None
+        if writer._file.isatty():
+            self._screen = _StatusLine(writer._file, self._out, self._lock)
             writer._file = self._screen
 
     def start(self) -> None:
@@ -46,6 +49,8 @@ class Live:
         if self._screen is not None:
             self._screen.show("")
             self._reporter._tw._file = self._screen.stream
+        if self._out is not self._reporter._tw._file:
+            self._out.close()
 
     def started(self, node_id: str) -> None:
         with self._lock:
@@ -68,9 +73,8 @@ class Live:
                 if self._screen is not None:
                     self._screen.show(self.line(self._reporter._tw.fullwidth - 1))
                 elif self._running:
-                    self._reporter.ensure_newline()
-                    self._reporter.write_line(f"pinchbench: {self.line(200)}")
-                    self._reporter.flush()
+                    self._out.write(f"\npinchbench: {self.line(200)}\n")
+                    self._out.flush()
 
     def line(self, width: int) -> str:
         """``3 of 23 done, mean 0.710, $0.0312 | task_01 34s, task_07 2s``, cut to ``width``."""
@@ -88,11 +92,25 @@ class Live:
         return text if len(text) <= width else text[: width - 1] + "…"
 
 
-class _StatusLine:
-    """A terminal's stream with one line of status kept below what is written to it."""
+def _past_capturing(stream: Any) -> Any:
+    """A stream of its own to where ``stream`` goes now: once pytest captures what a test
+    prints, the descriptor of ``stream`` leads elsewhere.
+    """
+    try:
+        return os.fdopen(os.dup(stream.fileno()), "w", encoding="utf-8", errors="replace")
+    except (OSError, ValueError, AttributeError):
+        return stream  # no descriptor, so nothing that could be led elsewhere
 
-    def __init__(self, stream: Any, lock: threading.RLock) -> None:
+
+class _StatusLine:
+    """A terminal's stream with one line of status kept below what is written to it.
+
+    ``out`` leads to the same terminal, at any time.
+    """
+
+    def __init__(self, stream: Any, out: Any, lock: threading.RLock) -> None:
         self.stream = stream
+        self._out = out
         self._lock = lock
         self._column = 0  # where the text above the status line ends
         self._shown = False
@@ -110,14 +128,15 @@ class _StatusLine:
         with self._lock:
             self._erase()
             if line:
-                self.stream.write(f"\n\x1b[2m{line}\x1b[0m")
+                self._out.write(f"\n\x1b[2m{line}\x1b[0m")
+                self._out.flush()
                 self._shown = True
-            self.stream.flush()
 
     def _erase(self) -> None:
         if self._shown:
             right = f"\x1b[{self._column}C" if self._column else ""
-            self.stream.write(f"\r\x1b[K\x1b[1A\r{right}")
+            self._out.write(f"\r\x1b[K\x1b[1A\r{right}")
+            self._out.flush()
             self._shown = False
 
 

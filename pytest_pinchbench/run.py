@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
 import re
@@ -183,7 +184,9 @@ class Run:
     def make_harness(self, settings: Settings) -> Harness:
         from pytest_pinchbench.harnesses import find_harness
 
-        return find_harness(settings.harness)(settings)
+        harness = find_harness(settings.harness)(settings)
+        harness.say = self.say
+        return harness
 
     def attempt(
         self,
@@ -363,14 +366,14 @@ class Run:
         manager = self.config.pluginmanager
         reporter = manager.get_plugin("terminalreporter")
         capture = manager.get_plugin("capturemanager")
-        if hasattr(self.config, "workerinput") and capture is not None:
-            # a worker's stderr is the controller's; there is no other way past xdist
-            with capture.global_and_fixture_disabled():
+        with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+            if reporter is None or hasattr(self.config, "workerinput"):
+                # a worker's stderr is the controller's; there is no other way past xdist
                 print(line, file=sys.stderr, flush=True)
-        elif reporter is not None:
-            reporter.ensure_newline()
-            reporter.write_line(line)
-            reporter.flush()
+            else:
+                reporter.ensure_newline()
+                reporter.write_line(line)
+                reporter.flush()
 
 
 @dataclass(frozen=True)

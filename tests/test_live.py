@@ -60,7 +60,7 @@ def screen():
 def test_output_goes_on_where_it_was_when_the_status_is_taken_away(screen):
     import threading
 
-    status = _StatusLine(screen, threading.RLock())
+    status = _StatusLine(screen, screen, threading.RLock())
     status.write("header\ntasks/a.md ")
     status.show("0 of 2 done | task_a 1s")
     assert screen.lines() == ["header", "tasks/a.md ", "0 of 2 done | task_a 1s"]

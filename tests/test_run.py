@@ -338,7 +338,7 @@ def test_past_the_budget_nothing_more_is_started(pytester, project, run):
     project({"task_a": GOOD, "task_b": GOOD, "task_c": GOOD}, cost=0.3)
     result = run("--pinchbench-budget-usd", "0.5")
     result.stdout.fnmatch_lines(
-        ["*the budget of $0.5 is used up: $0.6000 spent*", "task_c * not run"]
+        ["task_c * not run", "*the budget of $0.5 is used up: $0.6000 spent*"]
     )
     assert set(records(pytester)) == {"task_a", "task_b"}
     assert result.ret == pytest.ExitCode.INTERRUPTED
