@@ -29,10 +29,10 @@ from docker.types import Mount
 
 from pytest_pinchbench.environments import EnvironmentSetup
 from pytest_pinchbench.environments.docker_engine import FAULTS, OTHER_WAY, Engine, is_loopback
+from pytest_pinchbench.environments.limits import OpenLimits, Slot
 from pytest_pinchbench.environments.options import (
     LIMITS,
     Reader,
-    Turnstile,
     number,
     one_of,
     read_options,
@@ -134,8 +134,13 @@ class DockerEnvironment:
         self._setup = setup
         self._recipe = setup.recipe
         self._options = DockerOptions(**read_options(setup.recipe, READERS))
-        self._turnstile = Turnstile(self._options.max_open, self._options.opens_per_second)
         self._engine = Engine()
+        self._limits = OpenLimits(
+            setup.data_dir / "open-sandboxes",
+            self.kind,
+            self._options.max_open,
+            self._options.opens_per_second,
+        )
 
     def prepare(self) -> None:
         self._remove_leftovers()
@@ -143,18 +148,19 @@ class DockerEnvironment:
 
     def open(self, name: str, *, labels: Mapping[str, str], lifetime: float) -> DockerSandbox:
         image = self.image_id()
-        self._turnstile.enter()
+        slot = self._limits.acquire()
         sandbox = DockerSandbox(
             f"pinchbench-{file_name(name)}-{secrets.token_hex(4)}",
             self._engine,
             self._recipe.workspace_root or "/workspace",
-            on_close=self._on_close,
+            kept=self._setup.keep,
+            on_close=lambda sandbox: self._on_close(sandbox, slot),
         )
         try:
             self._start(sandbox, image, labels, lifetime)
         except BaseException:
             sandbox.remove()
-            self._turnstile.leave()
+            slot.release()
             raise
         return sandbox
 
@@ -285,11 +291,8 @@ class DockerEnvironment:
                 f"recipe {self._recipe.name}: the Docker daemon refuses the container: {reason}"
             ) from error
 
-    def _on_close(self, sandbox: DockerSandbox) -> None:
-        self._turnstile.leave()
+    def _on_close(self, sandbox: DockerSandbox, slot: Slot) -> None:
         if self._setup.keep:
-            with contextlib.suppress(SandboxFailure):
-                sandbox.stop_processes()
             self._setup.say(
                 f"kept the container {sandbox.name} (workspaces in {sandbox.workspace_root}); "
                 f"to get in: docker exec -it {sandbox.name} sh; "
@@ -300,6 +303,7 @@ class DockerEnvironment:
                 f"the container {sandbox.name} could not be removed ({fault}); it ends by itself "
                 f"when its time is over, or with: docker rm -f {sandbox.name}"
             )
+        slot.release()
 
     def _remove_leftovers(self) -> None:
         """Remove the containers of runs on this machine whose process is dead.
@@ -322,6 +326,7 @@ class DockerSandbox(ExecSandbox):
         name: str,
         engine: Engine,
         workspace_root: str,
+        kept: bool,
         on_close: Callable[[DockerSandbox], None],
     ) -> None:
         super().__init__(name)
@@ -329,6 +334,7 @@ class DockerSandbox(ExecSandbox):
         self.private_root = f"/var/tmp/pinchbench-{secrets.token_hex(8)}"
         self.python = "python3"
         self._engine = engine
+        self._kept = kept
         self._on_close = on_close
 
     def set_up(self) -> None:
@@ -354,9 +360,13 @@ class DockerSandbox(ExecSandbox):
         return ""
 
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._on_close(self)
+        if self._closed:
+            return
+        if self._kept:
+            with contextlib.suppress(SandboxFailure):
+                self.stop_processes()
+        self._closed = True
+        self._on_close(self)
 
     def _talk(self, exchange: Exchange, as_root: bool) -> None:
         with self._engine.translated(f"{self.name}: no command can be started"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -74,28 +72,5 @@ def one_of(*words: str) -> Reader:
     return read
 
 
+#: see ``limits.py``
 LIMITS: Mapping[str, Reader] = {"max_open": whole_number, "opens_per_second": number}
-
-
-class Turnstile:
-    """Lets sandboxes open: not too many at once, and not too fast."""
-
-    def __init__(self, max_open: int | None = None, opens_per_second: float | None = None):
-        self._places = threading.Semaphore(max_open) if max_open else None
-        self._pause = 1 / opens_per_second if opens_per_second else 0.0
-        self._lock = threading.Lock()
-        self._next = 0.0  # when the next one may open, on the monotonic clock
-
-    def enter(self) -> None:
-        """Wait for a place, and then for one's turn."""
-        if self._places:
-            self._places.acquire()
-        with self._lock:
-            turn = max(self._next, time.monotonic())
-            self._next = turn + self._pause
-        time.sleep(max(0.0, turn - time.monotonic()))
-
-    def leave(self) -> None:
-        """Give the place back. Once for each ``enter``."""
-        if self._places:
-            self._places.release()
