@@ -80,6 +80,8 @@ def config_file(
 
 def _provider(settings: Settings, base_url: str, version: Version) -> dict[str, Any]:
     model = settings.model
+    if model.api_protocol == "anthropic":  # this client adds /v1 by itself
+        base_url = base_url.rstrip("/").removesuffix("/v1")
     provider: dict[str, Any] = {
         "baseUrl": base_url,
         "api": _APIS[model.api_protocol],

@@ -66,7 +66,7 @@ def install_here(
     Safe when several processes ask at once: one installs, the others wait. ``again`` installs
     anew even so. Raises ``HarnessUnavailable``.
     """
-    from filelock import FileLock
+    from filelock import FileLock, Timeout
 
     home = data_dir / "openclaw"
     home.mkdir(parents=True, exist_ok=True)
@@ -74,9 +74,17 @@ def install_here(
     folder = home / exact
     # what is there is whole (it was renamed to its place), and needs no lock
     if again or not (folder / _ENTRY).is_file():
-        with FileLock(home / f"{exact}.lock"):
+        lock = FileLock(home / f"{exact}.lock")
+        try:
+            lock.acquire(timeout=1)
+        except Timeout:
+            say(f"waiting for another process, which is installing OpenClaw {exact}")
+            lock.acquire()
+        try:
             if again or not (folder / _ENTRY).is_file():
                 _install(folder, exact, say)
+        finally:
+            lock.release()
     return HostInstall(exact, folder, _node_for(folder))
 
 
@@ -209,11 +217,11 @@ def node_version(node: Path) -> str | None:
 def satisfies(version: str, wanted: str) -> bool:
     """Whether a version is in a range as ``package.json`` has it: ``>=24.16.0 <25 || >=26``.
 
-    Of npm's ranges the comparisons, ``*`` and bare versions: what ``engines`` are written in.
+    Of npm's ranges only what OpenClaw's are written in: comparisons, bare versions, and ``*``.
     """
     have = _numbers(version)
     for alternative in wanted.split("||"):
-        comparisons = re.findall(r"(>=|<=|>|<|=|\^|~)?\s*v?([\d.]+|\*)", alternative)
+        comparisons = re.findall(r"(>=|<=|>|<)?\s*v?([\d.]+|\*)", alternative)
         if all(_holds(have, sign, number) for sign, number in comparisons):
             return True
     return False
@@ -223,13 +231,9 @@ def _holds(have: tuple[int, ...], sign: str, number: str) -> bool:
     if number == "*":
         return True
     limit = _numbers(number)
-    padded = limit + (0,) * (3 - len(limit))
-    if sign == "^":
-        return have >= padded and have[:1] == limit[:1]
-    if sign == "~":
-        return have >= padded and have[:2] == limit[:2]
-    if sign in ("", "="):
+    if not sign:
         return have[: len(limit)] == limit
+    padded = limit + (0,) * (3 - len(limit))
     return {
         ">=": have >= padded,
         ">": have > padded,

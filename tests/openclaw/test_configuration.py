@@ -78,6 +78,16 @@ def test_protocols_have_openclaws_names(
     assert value["models"]["providers"]["pinchbench"]["api"] == api
 
 
+@pytest.mark.parametrize(
+    "url", ["http://host/proxy", "http://host/proxy/v1", "http://host/proxy/v1/"]
+)
+def test_an_anthropic_url_may_have_its_version_or_not(
+    written: Callable[..., dict[str, Any]], url: str
+) -> None:
+    value = written("--pinchbench-model-api-protocol=anthropic", base_url=url)
+    assert value["models"]["providers"]["pinchbench"]["baseUrl"] == "http://host/proxy"
+
+
 @pytest.mark.parametrize("version", [OLD, NEW])
 def test_the_key_is_in_no_file(
     written: Callable[..., dict[str, Any]], version: tuple[int, ...]

@@ -1,0 +1,199 @@
+"""Installs on this machine, with a small stand-in for npm: the real one fetches 700 MB."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pytest_pinchbench.issues import HarnessUnavailable
+from pytest_pinchbench.openclaw import install
+from pytest_pinchbench.openclaw.install import install_here, satisfies
+
+NPM = """
+import json, os, pathlib, sys, time
+arguments = sys.argv[1:]
+with open(os.environ["NPM_LOG"], "a") as log:
+    log.write(json.dumps(arguments) + "\\n")
+wanted = arguments[-1] if arguments[0] == "install" else arguments[1]
+version = wanted.partition("@")[2]
+if version == "2026.1.99":
+    sys.exit("npm error code ETARGET\\nnpm error notarget No matching version found")
+if version == "2026.1.98":
+    sys.exit("npm error code ENOTFOUND\\nnpm error network getaddrinfo ENOTFOUND registry")
+if arguments[0] == "view":
+    print("2026.9.7")
+    sys.exit()
+package = pathlib.Path(arguments[arguments.index("--prefix") + 1], "node_modules/openclaw")
+package.mkdir(parents=True)
+(package / "half.txt").write_text("half of it")
+time.sleep(float(os.environ.get("NPM_TAKES", "0.3")))
+node = os.environ.get("NPM_NODE", ">=18")
+(package / "package.json").write_text(json.dumps({"version": version, "engines": {"node": node}}))
+(package / "openclaw.mjs").write_text("made at " + str(time.time_ns()))
+"""
+
+
+@pytest.fixture(autouse=True)
+def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The log of what npm was asked."""
+    script = tmp_path / "npm.py"
+    script.write_text(NPM)
+    monkeypatch.setattr(install, "_npm_command", lambda: [sys.executable, str(script)])
+    monkeypatch.setattr(install, "_nodes", lambda: iter([_node(tmp_path, "v24.19.0")]))
+    monkeypatch.setenv("NPM_LOG", str(tmp_path / "npm.log"))
+    return tmp_path / "npm.log"
+
+
+def _node(folder: Path, version: str) -> Path:
+    program = folder / "node"
+    program.write_text(f"#!/bin/sh\necho {version}\n")
+    program.chmod(0o755)
+    return program
+
+
+def _asked(log: Path) -> list[list[str]]:
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def _quiet(message: str) -> None:
+    pass
+
+
+def test_a_version_is_installed_once(tmp_path: Path, npm: Path) -> None:
+    first = install_here(tmp_path, "2026.9.1", again=False, say=_quiet)
+    second = install_here(tmp_path, "2026.9.1", again=False, say=_quiet)
+    assert first == second
+    assert first.entry.is_file()
+    assert first.folder == tmp_path / "openclaw" / "2026.9.1"
+    (asked,) = _asked(npm)
+    assert asked[0] == "install"
+    assert {"--ignore-scripts", "--no-audit", "--no-fund", "openclaw@2026.9.1"} <= set(asked)
+
+
+def test_each_version_has_a_place_of_its_own(tmp_path: Path) -> None:
+    folders = {
+        install_here(tmp_path, version, again=False, say=_quiet).folder.name
+        for version in ("2026.9.1", "2026.3.22", None)
+    }
+    assert folders == {"2026.9.1", "2026.3.22", install.DEFAULT_VERSION}
+
+
+def test_it_says_what_it_does_before_and_after(tmp_path: Path) -> None:
+    said: list[str] = []
+    install_here(tmp_path, "2026.9.1", again=False, say=said.append)
+    assert said[0].startswith("installing OpenClaw 2026.9.1 into ")
+    assert said[1] == "installed OpenClaw 2026.9.1"
+
+
+def test_an_install_can_be_made_anew(tmp_path: Path) -> None:
+    first = install_here(tmp_path, "2026.9.1", again=False, say=_quiet).entry.read_text()
+    second = install_here(tmp_path, "2026.9.1", again=True, say=_quiet).entry.read_text()
+    assert first != second
+    assert [path.name for path in (tmp_path / "openclaw").iterdir() if path.is_dir()] == [
+        "2026.9.1"
+    ]
+
+
+def test_workers_that_start_at_once_install_once(tmp_path: Path, npm: Path) -> None:
+    fork = multiprocessing.get_context("fork")
+    workers = [
+        fork.Process(
+            target=install_here,
+            args=(tmp_path, "2026.9.1"),
+            kwargs={"again": False, "say": _quiet},
+        )
+        for _ in range(4)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0, 0, 0]
+    assert len(_asked(npm)) == 1
+
+
+def test_an_install_that_was_killed_is_not_taken_for_a_good_one(
+    tmp_path: Path, npm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NPM_TAKES", "600")
+    worker = multiprocessing.get_context("fork").Process(
+        target=_install_in_a_group_of_its_own, args=(tmp_path,)
+    )
+    worker.start()
+    assert worker.pid is not None
+    while not list(tmp_path.glob("openclaw/.2026.9.1-*/node_modules/openclaw/half.txt")):
+        assert worker.is_alive()
+        time.sleep(0.02)
+    os.killpg(worker.pid, signal.SIGKILL)
+    worker.join()
+
+    monkeypatch.setenv("NPM_TAKES", "0")
+    found = install_here(tmp_path, "2026.9.1", again=False, say=_quiet)
+    assert found.entry.is_file()
+    assert not list(tmp_path.glob("openclaw/.2026*"))  # what was left of the first
+
+
+def _install_in_a_group_of_its_own(data_dir: Path) -> None:
+    os.setsid()
+    install_here(data_dir, "2026.9.1", again=False, say=_quiet)
+
+
+def test_a_tag_is_the_version_that_it_names_now(tmp_path: Path) -> None:
+    assert install_here(tmp_path, "latest", again=False, say=_quiet).version == "2026.9.7"
+
+
+def test_a_release_that_does_not_exist_is_said_plainly(tmp_path: Path) -> None:
+    with pytest.raises(HarnessUnavailable, match=r"no such release.*--pinchbench-openclaw-version"):
+        install_here(tmp_path, "2026.1.99", again=False, say=_quiet)
+    assert not [path for path in (tmp_path / "openclaw").iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize("version", ["2026.9", "../../x", "2026.9.6 --evil", "git+ssh://host/x"])
+def test_what_is_no_version_never_reaches_npm(tmp_path: Path, npm: Path, version: str) -> None:
+    with pytest.raises(HarnessUnavailable, match="no OpenClaw version"):
+        install_here(tmp_path, version, again=False, say=_quiet)
+    assert not npm.exists()
+
+
+def test_what_npm_says_of_a_failure_is_passed_on(tmp_path: Path) -> None:
+    with pytest.raises(HarnessUnavailable, match="getaddrinfo ENOTFOUND registry"):
+        install_here(tmp_path, "2026.1.98", again=False, say=_quiet)
+
+
+def test_a_node_that_is_too_old_is_one_error_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NPM_NODE", ">=24.16.0 <25 || >=26.1.0")
+    monkeypatch.setattr(install, "_nodes", lambda: iter([_node(tmp_path, "v20.20.2")]))
+    with pytest.raises(HarnessUnavailable) as caught:
+        install_here(tmp_path, "2026.9.6", again=False, say=_quiet)
+    message = str(caught.value)
+    assert "OpenClaw 2026.9.6 needs Node >=24.16.0 <25 || >=26.1.0" in message
+    assert "is v20.20.2" in message
+    assert "pip install 'pytest-pinchbench[local]'" in message
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "holds"),
+    [
+        ("v24.16.0", ">=24.16.0 <25 || >=26.1.0", True),
+        ("v24.15.9", ">=24.16.0 <25 || >=26.1.0", False),
+        ("v25.0.0", ">=24.16.0 <25 || >=26.1.0", False),
+        ("v26.1.0", ">=24.16.0 <25 || >=26.1.0", True),
+        ("v20.20.2", ">=22.16.0", False),
+        ("v22.22.3", ">=22.22.3 <23 || >=24.15.0 <25", True),
+        ("v100.0.0", ">=22.16.0", True),
+        ("v18.1.0", "*", True),
+        ("v24.3.0", "24", True),
+        ("not a version", ">=22", False),
+    ],
+)
+def test_ranges_of_node_versions(version: str, wanted: str, holds: bool) -> None:
+    assert satisfies(version, wanted) is holds
