@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, Literal
 
-from pytest_pinchbench.scores import bootstrap, pool_size, resampled_means
+from pytest_pinchbench.scores import bootstrap, bounds, pool_size, repetitions, resampled_means
 
 Summary = Mapping[str, Any]
 Verdict = Literal["worse", "changed", "within noise", "same", "better"]
@@ -36,8 +36,8 @@ _MEAN_LEVEL = 0.05
 # Three attempts a run can give no p below 0.1: all of one run under all of the other.
 _TASK_LEVEL = 0.10
 _SPLITS = 1000  # permutations of one task's attempts that are looked at
-_PICKS = 2_000_000  # bounds the work of one test, whatever the number of tasks
 _TINY = 1e-9
+_NAMED = 5  # tasks in one note
 
 
 @dataclass(frozen=True)
@@ -107,12 +107,14 @@ def compare(baseline: Summary, new: Summary) -> Comparison:
     }
     paired = {task_id: pair for task_id, pair in scores.items() if all(pair)}
     chance = {task_id: _chance(*pair, generator) for task_id, pair in paired.items()}
+    size = pool_size(attempts for pair in paired.values() for attempts in pair)
+    resampled = {task_id: _resampled(*pair, size, generator) for task_id, pair in paired.items()}
     tasks = [
-        _task_difference(new_tasks[task_id], *paired[task_id], chance[task_id], generator)
-        for task_id in paired
+        _task_difference(new_tasks[task_id], *pair, chance[task_id], resampled[task_id])
+        for task_id, pair in paired.items()
     ]
     difference = fmean(task.difference for task in tasks) if tasks else None
-    interval = _interval(list(paired.values()), generator)
+    interval = bootstrap(list(resampled.values()), generator)
     p_value = _p_value(difference, list(chance.values()), generator)
     baseline_name, new_name = names([baseline, new])
     not_valid = tuple(task_id for task_id in shared if task_id not in paired)
@@ -173,18 +175,23 @@ def _notes(
         tasks = _by_id(run)
         invalid = [task_id for task_id in not_valid if not _valid_scores(tasks[task_id])]
         if invalid:
-            yield f"no valid attempt in the {which}, so in no mean here: {', '.join(invalid)}"
+            yield f"no valid attempt in the {which}, so in no mean here: {_some(invalid)}"
         partly = [
             f"{task_id} ({valid} of {len(task['attempts'])})"
             for task_id, task in tasks.items()
             if task_id in paired and (valid := len(_valid_scores(task))) < len(task["attempts"])
         ]
         if partly:
-            yield f"compared over its valid attempts in the {which}: {', '.join(partly)}"
+            yield f"compared over its valid attempts in the {which}: {_some(partly)}"
     old_conditions, new_conditions = _conditions(baseline), _conditions(new)
     for what, value in new_conditions.items():
         if value != old_conditions[what]:
             yield f"the runs differ in {what}: {old_conditions[what]} and {value}"
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMED])
+    return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
 
 
 def _conditions(run: Summary) -> dict[str, str]:
@@ -234,20 +241,13 @@ def _p_value(
     if difference is None or len(chance) < 2:
         return None
     varying = [values for values in chance if len(values) > 1]
-    draws = max(1000, min(10_000, _PICKS // len(chance)))
+    draws = repetitions(len(chance))
     totals = [0.0] * draws
     for values in varying:
         totals = list(map(operator.add, totals, generator.choices(values, k=draws)))
     limit = abs(difference) * len(chance) - _TINY
     as_large = sum(abs(total) >= limit for total in totals)
     return (as_large + 1) / (draws + 1)
-
-
-def _interval(
-    paired: Sequence[tuple[Sequence[float], Sequence[float]]], generator: random.Random
-) -> tuple[float, float] | None:
-    size = pool_size(attempts for pair in paired for attempts in pair)
-    return bootstrap([_resampled(*pair, size, generator) for pair in paired], generator)
 
 
 def _resampled(
@@ -285,7 +285,7 @@ def _task_difference(
     old: Sequence[float],
     new: Sequence[float],
     chance: Sequence[float],
-    generator: random.Random,
+    resampled: Sequence[float],
 ) -> TaskDifference:
     difference = fmean(new) - fmean(old)
     largest = max(map(abs, chance))
@@ -307,16 +307,7 @@ def _task_difference(
         baseline=fmean(old),
         new=fmean(new),
         difference=difference,
-        interval=_task_interval(old, new, generator),
+        interval=bounds(resampled) if min(len(old), len(new)) > 1 else None,
         p_value=p_value,
         verdict=verdict,
     )
-
-
-def _task_interval(
-    old: Sequence[float], new: Sequence[float], generator: random.Random
-) -> tuple[float, float] | None:
-    if min(len(old), len(new)) < 2:
-        return None
-    values = sorted(_resampled(old, new, _SPLITS, generator))
-    return values[int(0.025 * _SPLITS)], values[int(0.975 * _SPLITS) - 1]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pytest_pinchbench.results import Record
 
 _SEED = 20260217  # fixed: the same results print the same interval
-_PICKS = 2_000_000  # bounds the work of one interval, whatever the number of tasks
+_PICKS = 500_000  # bounds the work of one interval, whatever the number of tasks
 _POOL = 200  # bootstrap means that stand for one task with several attempts
 
 
@@ -97,9 +97,19 @@ def bootstrap(
         return None
     values = [value for task in tasks for value in task]
     count = len(tasks)
-    draws = max(1000, min(10_000, _PICKS // count))
-    means = sorted(_mean(generator.choices(values, k=count)) for _ in range(draws))
-    return means[int(0.025 * draws)], means[int(0.975 * draws) - 1]
+    draws = repetitions(count)
+    return bounds([_mean(generator.choices(values, k=count)) for _ in range(draws)])
+
+
+def bounds(values: Sequence[float]) -> tuple[float, float]:
+    """Between which the middle 95 % of them lie."""
+    count, ordered = len(values), sorted(values)
+    return ordered[int(0.025 * count)], ordered[int(0.975 * count) - 1]
+
+
+def repetitions(tasks: int) -> int:
+    """How often a statistic over so many tasks is drawn anew."""
+    return max(2000, min(10_000, _PICKS // tasks))
 
 
 def mean_interval(records: Sequence[Record]) -> tuple[float, float] | None:

@@ -55,7 +55,7 @@ def tail(conversation: Sequence[Entry], limit: int) -> str:
 
 def entries(trajectory: Mapping[str, Any]) -> Iterator[Entry]:
     """Everything in it, in order; long texts are cut in the middle."""
-    for step in _mappings(trajectory.get("steps")):
+    for step in _mappings(_mapping(trajectory).get("steps")):
         asked = step.get("user_content")
         for message in asked if isinstance(asked, list) else [asked]:
             yield from _entry("user", "user", message)

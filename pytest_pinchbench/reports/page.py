@@ -33,11 +33,8 @@ def source(name: str) -> str:
     return (files("pytest_pinchbench.reports") / "templates" / name).read_text(encoding="utf-8")
 
 
-def attempt_html(record: Record, conversation: Sequence[Entry], *, open: bool = False) -> str:
-    """An attempt as a fragment: verdict, issues, criteria, notes, conversation.
-
-    ``open``: the conversation is shown without a click.
-    """
+def attempt_html(record: Record, conversation: Sequence[Entry]) -> str:
+    """An attempt as a fragment: verdict, issues, criteria, notes, conversation."""
     usage, judge = record["usage"], record["judge_usage"]
     facts = [
         ("time", formats.seconds(record["execution_time"])),
@@ -59,6 +56,5 @@ def attempt_html(record: Record, conversation: Sequence[Entry], *, open: bool = 
             score="invalid, no score" if score is None else f"score {formats.score(score)}",
             facts=facts,
             conversation=conversation,
-            open=open,
         )
     )

@@ -24,28 +24,6 @@ CONVERSATION = 30_000  # characters an attempt
 _AFTER = 2  # columns that come before ours: result, test
 _COLUMNS = ("score", "category", "tokens", "cost")
 
-# Its own style sheet has fixed colours, one width and no dark mode
-_STYLE = """
-body { min-width: 0; color: var(--text); background: var(--page); }
-h1, h2, p, a, #results-table, #environment, .summary { color: var(--text); }
-#results-table { display: block; overflow-x: auto; border: 0; }
-#environment { display: block; overflow-x: auto; }
-#results-table th, #results-table td, #environment td { border-color: var(--line);
-  color: var(--text); overflow-wrap: anywhere; }
-#environment tr:nth-child(odd) { background: var(--card); }
-.extraHTML, .logwrapper, .logwrapper .log { background: var(--card); color: var(--text);
-  overflow-wrap: anywhere; white-space: pre-wrap; }
-.extraHTML { white-space: normal; max-width: calc(100vw - 40px); }
-.logwrapper { max-width: calc(100vw - 40px); }
-td.extra { padding: 8px; }
-.logexpander { color: var(--text); background: var(--card); border-color: var(--line); }
-.summary { flex-wrap: wrap; }
-.filters span, .collapse button { color: var(--text); }
-.collapse button { text-decoration: underline; }
-span.passed, .passed .col-result { color: var(--good); }
-span.failed, span.error, .failed .col-result, .error .col-result { color: var(--bad); }
-"""
-
 
 class HtmlReportHooks:
     """``summary`` gives the run's summary once it has ended."""
@@ -67,7 +45,8 @@ class HtmlReportHooks:
             setattr(report, "extras", [*getattr(report, "extras", []), own])  # noqa: B010
 
     def pytest_html_results_summary(self, prefix: list[str]) -> None:
-        styles = "\n".join((source("colours.css"), source("attempt.css"), _STYLE))
+        sheets = ("colours.css", "attempt.css", "pytest_html.css")
+        styles = "\n".join(map(source, sheets))
         prefix += [
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<style>{styles}</style>",

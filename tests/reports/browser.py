@@ -128,6 +128,7 @@ class Page:
         return answer["result"].get("value")
 
     def screenshot(self, path: Path, *, whole: bool = True) -> None:
+        self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         picture = self._browser.call(
             "Page.captureScreenshot", self._session, captureBeyondViewport=whole
         )
@@ -155,8 +156,9 @@ class Page:
         ]
         return [url for url in urls if url != self._path.as_uri() and not url.startswith("data:")]
 
-    def is_wider_than_window(self) -> bool:
-        return bool(self.run("document.documentElement.scrollWidth > innerWidth"))
+    def width(self) -> int:
+        """Pixels that the page takes; more than its window has is scrolled sideways."""
+        return int(self.run("document.documentElement.scrollWidth"))
 
 
 @contextlib.contextmanager

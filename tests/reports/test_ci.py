@@ -1,0 +1,121 @@
+"""What CI gets that no run is needed to see: annotations, finished runs, broken reports."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from records import record
+from runs import quick_summary, summary_of, write_run
+
+from pytest_pinchbench.comparison import compare
+from pytest_pinchbench.issues import Issue, PinchBenchError
+from pytest_pinchbench.reports import files, html
+from pytest_pinchbench.reports.finished import compare_finished
+from pytest_pinchbench.reports.github import annotation_lines, command, write_step_summary
+from pytest_pinchbench.reports.summarize import read_run, summarize
+
+
+def test_a_command_is_one_line_whatever_it_says():
+    assert command("error", "a: b, 100%", "first\r\nsecond: 5%\n::stop") == (
+        "::error title=a%3A b%2C 100%25::first%0D%0Asecond: 5%25%0A::stop"
+    )
+
+
+def test_errors_come_first_and_a_score_at_the_pass_mark_is_no_warning():
+    issues = (Issue("ERROR", "agent_timeout", "stopped after 10 s"),)
+    records = [
+        record("task_a", 0.2, issues=issues),
+        record("task_b", None),
+        record("task_c", 0.5),
+        record("task_d", 1.0),
+    ]
+    lines = annotation_lines(summarize(records, {"model": "m"}), pass_mark=0.5)
+    assert [line.partition("::")[2].partition("::")[0] for line in lines] == [
+        "error title=task_b is invalid",
+        "warning title=task_a (basic)",
+        "notice title=PinchBench",
+    ]
+    assert lines[1].endswith("score 0.200, pass mark 0.5%0AERROR: stopped after 10 s")
+
+
+def test_more_than_github_shows_are_told_together():
+    summary = quick_summary({f"task_{n:02}": [None] for n in range(14)})
+    errors = [line for line in annotation_lines(summary) if line.startswith("::error")]
+    assert len(errors) == 10
+    assert errors[-1].startswith("::error title=PinchBench%3A 5 more::task_09 is invalid: ")
+
+
+def test_attempts_that_never_ran_and_a_worse_run_are_errors(tmp_path):
+    tasks = [f"task_{n:02}" for n in range(10)]
+    old = quick_summary({task: [1.0] for task in tasks}, model="old")
+    lost = {**{task: [0.2] for task in tasks}, "task_lost": [float("nan")]}
+    new = summary_of(tmp_path / "run", lost)
+    errors = [line for line in annotation_lines(new, [compare(old, new)]) if "::error" in line]
+    assert errors[0].startswith("::error title=task_lost was not run::")
+    assert errors[1].startswith("::error title=worse than old::1.000 -> 0.200")
+
+
+def test_the_page_of_a_step_grows_and_stays_below_what_github_takes(tmp_path):
+    page = tmp_path / "step.md"
+    page.write_text("before\n")
+    issue = (Issue("ERROR", "check", "x" * 3000),)
+    many = summarize([record(f"task_{n:04}", 0.0, issues=issue) for n in range(3000)], {})
+    write_step_summary(many, environ={"GITHUB_STEP_SUMMARY": str(page)})
+    text = page.read_text()
+    assert text.startswith("before\n# PinchBench")
+    assert len(text) < 2**20
+    assert "and 2500 more tasks" in text
+    write_step_summary(many, environ={})
+
+
+def test_finished_runs_are_compared_the_last_with_those_before_it(tmp_path):
+    tasks = [f"task_{n}" for n in range(8)]
+    for name, score in (("old", 0.9), ("older", 0.5), ("new", 0.6)):
+        write_run(tmp_path / name, {task: [score] for task in tasks}, model=name)
+    (tmp_path / "old.json").write_text(json.dumps(read_run(tmp_path / "old")))
+    paths = [tmp_path / "older", tmp_path / "old.json", tmp_path / "new"]
+    page = tmp_path / "step.md"
+    lines, failed = compare_finished(
+        paths,
+        compare_fail=0.2,
+        results_dir=tmp_path / "results",
+        environ={"GITHUB_STEP_SUMMARY": str(page)},
+    )
+    assert failed
+    assert lines[0] == "Comparison  new with older"
+    assert any("0.900 -> 0.600, -0.300: worse" in line for line in lines)
+    assert "Comparison  fails: significantly below old" in lines
+    markdown = (tmp_path / "results" / "comparison.md").read_text()
+    assert markdown.startswith("| model | mean |")
+    assert page.read_text() == markdown
+
+    _, failed = compare_finished(paths, compare_fail=0.4, results_dir=tmp_path, environ={})
+    assert not failed
+    _, failed = compare_finished(paths, compare_fail=None, results_dir=tmp_path, environ={})
+    assert not failed
+
+
+def test_one_finished_run_is_nothing_to_compare(tmp_path):
+    write_run(tmp_path / "old", {"task_a": [1.0]})
+    with pytest.raises(PinchBenchError, match="at least two"):
+        compare_finished([tmp_path / "old"], compare_fail=None, results_dir=tmp_path)
+
+
+def test_a_page_that_cannot_be_made_costs_no_number(tmp_path, monkeypatch):
+    directory = write_run(tmp_path / "run", {"task_a": [1.0]})
+    records, summary = directory.records(), read_run(directory.path)
+    monkeypatch.setattr(html.charts, "by_task", lambda summary: 1 / 0)
+    said = []
+    files.write_files(directory, records, summary, say=said.append)
+    assert said == ["report.html could not be made: ZeroDivisionError: division by zero"]
+    assert json.loads((directory.path / "summary.json").read_text())["score"]["mean"] == 1.0
+    assert not (directory.path / "report.html").exists()
+
+
+def test_a_missing_extra_is_named(tmp_path, monkeypatch):
+    directory = write_run(tmp_path / "run", {"task_a": [1.0]})
+    monkeypatch.setattr(html, "find_spec", lambda name: None)
+    said = []
+    files.write_files(directory, directory.records(), read_run(directory.path), say=said.append)
+    assert said == ["report.html needs: python -m pip install 'pytest-pinchbench[html]'"]
