@@ -20,10 +20,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import pytest
 
@@ -77,6 +78,8 @@ class Round:
     whole: float
     """Seconds of an attempt, from its sandbox to its record."""
     stages: Mapping[str, float]
+    turn: float
+    """Seconds of the agent's turn in that attempt, as our supervisor saw them."""
     bare: float
     """Seconds of the same turn of the agent, bare."""
 
@@ -127,7 +130,7 @@ class Measure:
         whole = time.perf_counter() - begun
         task = request.getfixturevalue("pinchbench_task")
         bare = bare_turn(environment, harness, task)
-        self.rounds.append(Round(whole, record["seconds"], bare))
+        self.rounds.append(Round(whole, record["seconds"], record["execution_time"], bare))
         return record
 
 
@@ -140,7 +143,7 @@ def bare_turn(environment: Environment, harness: Harness, task: Task) -> float:
         ).path
         notebook = _Notebook(sandbox)
         with contextlib.suppress(_Noted):
-            harness.run(notebook, task, workspace, task.timeout_seconds)
+            harness.run(cast(Sandbox, notebook), task, workspace, task.timeout_seconds)
         argv = list(notebook.argv)
         variables = dict(notebook.how["env"])
         if environment.on_this_machine:
@@ -186,26 +189,27 @@ def measure_attempts(kind: str, rounds: int, extra: list[str]) -> list[Round]:
 
 
 def show_attempts(kind: str, rounds: list[Round]) -> None:
-    def median(numbers: list[float]) -> float:
-        return statistics.median(numbers)
+    def show(what: str, seconds: Callable[[Round], float], remark: str = "") -> None:
+        median = statistics.median(seconds(one) for one in rounds)
+        print(f"  {what:28} {median:7.3f} s{remark}")
 
-    whole = median([one.whole for one in rounds])
-    bare = median([one.bare for one in rounds])
-    ours = median([one.whole - one.bare for one in rounds])
-    target = TARGETS.get(kind)
-    goal = f" (target: {target:g} s)" if target else ""
-    print(f"\n{kind}: median of {len(rounds)} rounds")
-    print(f"  bare turn      {bare:7.2f} s")
-    print(f"  whole attempt  {whole:7.2f} s   {whole / bare:.2f} times the bare turn")
-    print(f"  ours           {ours:7.2f} s{goal}, of it:")
+    ratio = statistics.median(one.whole / one.bare for one in rounds)
+    target = f" (target: {TARGETS[kind]:g} s)" if kind in TARGETS else ""
+    print(f"\n{kind}, medians of {len(rounds)} rounds")
+    show("bare turn", lambda one: one.bare)
+    show("whole attempt", lambda one: one.whole, f", {ratio:.2f} times the bare turn")
+    show("  the turn in it", lambda one: one.turn)
+    show("  ours", lambda one: one.whole - one.turn, f"{target}, of it:")
     for stage in rounds[0].stages:
-        spent = median(
-            [one.stages[stage] - (one.bare if stage == "run" else 0.0) for one in rounds]
-        )
-        name = "run, beyond the turn" if stage == "run" else stage
-        print(f"    {name:20} {spent:7.3f} s")
-    rest = median([one.whole - sum(one.stages.values()) for one in rounds])
-    print(f"    {'record and the rest':20} {rest:7.3f} s")
+        if stage == "run":
+            show("    transcript, processes", lambda one: one.stages["run"] - one.turn)
+        else:
+            show(f"    {stage}", partial(_stage, stage))
+    show("    record and the rest", lambda one: one.whole - sum(one.stages.values()))
+
+
+def _stage(name: str, one: Round) -> float:
+    return one.stages[name]
 
 
 def measure_collection(tasks: int) -> tuple[float, float]:
