@@ -232,7 +232,6 @@ class DockerEnvironment:
                     platform=self._options.platform,
                     stop_signal="SIGTERM",
                     healthcheck={"test": ["NONE"]},
-                    runtime=self._options.runtime,
                     host_config=self._host_config(sandbox),
                 )
                 api.start(sandbox.name)
@@ -275,6 +274,7 @@ class DockerEnvironment:
                     for here, inside in mounts.items()
                 ],
                 shm_size=options.shm_size,
+                runtime=options.runtime,
             )
         )
 
@@ -369,12 +369,17 @@ class DockerSandbox(ExecSandbox):
         self._on_close(self)
 
     def _talk(self, exchange: Exchange, as_root: bool) -> None:
+        api = self._engine.api
         with self._engine.translated(f"{self.name}: no command can be started"):
-            api = self._engine.api
-            command = api.exec_create(
-                self.name, exchange.command, stdin=True, user="0:0" if as_root else ""
-            )
-            connection: Any = api.exec_start(command["Id"], socket=True)
+            try:
+                command = api.exec_create(
+                    self.name, exchange.command, stdin=True, user="0:0" if as_root else ""
+                )
+                connection: Any = api.exec_start(command["Id"], socket=True)
+            except errors.APIError as error:
+                if error.status_code in (404, 409):  # no such container, or not running
+                    raise SandboxFailure(f"{self.name} is lost: {self._why_lost()}") from error
+                raise
         # under what the SDK gives lies a socket, but for TLS and SSH: there it is one itself
         channel: socket.socket = getattr(connection, "_sock", connection)
         try:
@@ -387,7 +392,12 @@ class DockerSandbox(ExecSandbox):
 
     def _why_lost(self) -> str:
         try:
-            state = self._engine.api.inspect_container(self.name)["State"]
+            # a daemon that removes a container says so a moment after its processes have ended
+            for _ in range(20):
+                state = self._engine.api.inspect_container(self.name)["State"]
+                if not state["Running"]:
+                    break
+                time.sleep(0.1)
         except errors.NotFound:
             return "its container is gone (somebody removed it, or its lifetime was over)"
         except (*FAULTS, EnvironmentUnavailable) as error:
