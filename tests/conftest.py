@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import suites
+import yaml  # noqa: F401
 
 # Imported before pytester takes note of what is: a module that pytester throws out and that is
 # then imported once more exists twice (and yaml's C part does not survive that).
@@ -29,45 +30,46 @@ def pytest_runtest_makereport(
     return report
 
 
-CHECK_FILE = """
-def grade(transcript, workspace_path):
-    from pathlib import Path
-    made = Path(workspace_path, "made.txt")
-    right = made.exists() and "yes" in made.read_text()
-    return {"made": float(made.exists()), "right": float(right)}
+@pytest.fixture
+def write_suite() -> Callable[..., Path]:
+    return suites.write_suite
+
+
+CONFTEST = """
+    import sys
+
+    import pytest
+
+    sys.path.insert(0, {here!r})
+    from shell_agent import ShellAgent
+
+    @pytest.fixture(scope="session")
+    def pinchbench_harness():
+        return ShellAgent({scripts!r}, cost={cost!r})
 """
 
 
-def task_text(task_id: str, *, check: str = CHECK_FILE, **front: Any) -> str:
-    """A task file: automated, unless ``front`` says otherwise."""
-    matter = {
-        "id": task_id,
-        "name": task_id.replace("_", " "),
-        "category": "file_ops",
-        "grading_type": "automated",
-        "timeout_seconds": 30,
-        "workspace_files": [],
-        **front,
-    }
-    return (
-        f"---\n{yaml.safe_dump(matter)}---\n\n"
-        "## Prompt\n\nMake made.txt that says yes.\n\n"
-        "## Expected Behavior\n\nThe agent makes the file.\n\n"
-        "## Grading Criteria\n\n- [ ] made.txt is there\n- [ ] it says yes\n\n"
-        f"## Automated Checks\n\n```python\n{check.strip()}\n```\n"
-    )
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """``project({task id: script}, **front matter)``: a suite whose agent is a shell."""
+    monkeypatch.setenv("PINCHBENCH_SKILL_DIR", str(pytester.path / "skill"))
+    here = str(Path(__file__).parent)
+
+    def make(scripts: dict[str, str], cost: float | None = None, **front: Any) -> Path:
+        pytester.makeconftest(CONFTEST.format(here=here, scripts=scripts, cost=cost))
+        tasks = {**{task: {} for task in scripts}, **front}
+        return suites.write_suite(pytester.path / "skill", **tasks)
+
+    return make
 
 
-@pytest.fixture(scope="session")
-def write_suite() -> Callable[..., Path]:
-    """``write_suite(folder, task_a={...front matter}, ...)`` makes a skill checkout."""
+@pytest.fixture
+def run(pytester: pytest.Pytester) -> Callable[..., pytest.RunResult]:
+    """A run in local sandboxes."""
 
-    def write(folder: Path, **tasks: dict[str, Any]) -> Path:
-        (folder / "tasks").mkdir(parents=True, exist_ok=True)
-        (folder / "assets").mkdir(exist_ok=True)
-        for task_id, front in tasks.items():
-            text = task_text(task_id, **front)
-            (folder / "tasks" / f"{task_id}.md").write_text(text, encoding="utf-8")
-        return folder
+    def start(*options: str) -> pytest.RunResult:
+        return pytester.runpytest(
+            "--pinchbench", "--model", "lab/m", "--pinchbench-env", "local", *options
+        )
 
-    return write
+    return start

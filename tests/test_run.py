@@ -6,50 +6,12 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 
 import pytest
+from suites import task_text
 
 GOOD = "echo yes > made.txt; echo done"
 HALF = "echo no > made.txt; echo done"
-
-HERE = str(Path(__file__).parent)
-
-CONFTEST = """
-    import sys
-
-    import pytest
-
-    sys.path.insert(0, {here!r})
-    from shell_agent import ShellAgent
-
-    @pytest.fixture(scope="session")
-    def pinchbench_harness():
-        return ShellAgent({scripts!r}, cost={cost!r})
-"""
-
-
-@pytest.fixture
-def project(pytester, write_suite, monkeypatch):
-    """``project({task id: script}, **suite)``: a suite in a project whose agent is a shell."""
-    monkeypatch.setenv("PINCHBENCH_SKILL_DIR", str(pytester.path / "skill"))
-
-    def make(scripts, cost=None, **suite):
-        pytester.makeconftest(CONFTEST.format(here=HERE, scripts=scripts, cost=cost))
-        tasks = {task: {} for task in scripts}
-        return write_suite(pytester.path / "skill", **{**tasks, **suite})
-
-    return make
-
-
-@pytest.fixture
-def run(pytester):
-    def start(*options, **kwargs):
-        return pytester.runpytest(
-            "--pinchbench", "--model", "lab/m", "--pinchbench-env", "local", *options, **kwargs
-        )
-
-    return start
 
 
 def records(pytester):
@@ -165,8 +127,6 @@ def test_a_background_writer_is_gone_when_grading_starts(pytester, project, run)
         "    time.sleep(3)\n"
         "    return {'no': float(pathlib.Path('made.txt').read_text() == 'no\\n')}\n"
     )
-    from conftest import task_text
-
     (pytester.path / "skill" / "tasks" / "task_a.md").write_text(task_text("task_a", check=check))
     run().assert_outcomes(passed=1)
 
