@@ -25,7 +25,7 @@ PACKAGES = "python3,ca-certificates,procps,git"
 DOCKERFILE = f"""\
 FROM {REPOSITORY}:base
 COPY node_modules /opt/openclaw/node_modules
-COPY --chmod=755 openclaw /usr/local/bin/openclaw
+COPY openclaw /usr/local/bin/openclaw
 """
 LAUNCHER = """\
 #!/bin/sh
@@ -92,6 +92,7 @@ def _make_openclaw(image: str, version: str) -> None:
             ]
         )
     (folder / "openclaw").write_text(LAUNCHER)
+    (folder / "openclaw").chmod(0o755)
     (folder / "Dockerfile").write_text(DOCKERFILE)
     _run(["docker", "build", "--quiet", "--tag", image, str(folder)])
 

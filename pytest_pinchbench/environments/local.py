@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import IO
 
 from pytest_pinchbench.environments import EnvironmentSetup, supervisor, transfer
+from pytest_pinchbench.environments.options import read_options
 from pytest_pinchbench.environments.sandbox import GRACE, Exchange, ExecSandbox, file_name
-from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure, SettingsError
+from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure
 
 PASSED_ON = (
     *("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "SHELL"),
@@ -44,11 +45,7 @@ class LocalEnvironment:
     on_this_machine = True
 
     def __init__(self, setup: EnvironmentSetup) -> None:
-        if setup.recipe.options:
-            raise SettingsError(
-                f"recipe {setup.recipe.name}: the local environment has no options, "
-                f"but {', '.join(map(repr, setup.recipe.options))} is given"
-            )
+        read_options(setup.recipe, {})  # there are none
         self._setup = setup
         self._lock = threading.Lock()
         self._folder: Path | None = None

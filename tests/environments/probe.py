@@ -25,6 +25,13 @@ def long_sleep() -> str:
     return f"sleep 30{os.getpid()}.{next(_numbers)}{time.time_ns()}"
 
 
+def is_running(command: str) -> str:
+    """A shell condition: such a process is there, its last word seen on its own."""
+    word = command.split()[-1]
+    # not the text itself, which is among the words of this very grep
+    return f"grep -zxqs '[{word[0]}]{word[1:]}' /proc/[0-9]*/cmdline"
+
+
 def count(sandbox: Sandbox, command: str) -> int:
     """How many processes in the sandbox run this very command."""
     program = f"""

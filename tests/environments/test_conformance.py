@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from probe import count, long_sleep, python, sh, wait_until
+from probe import count, is_running, long_sleep, python, sh, wait_until
 
 from pytest_pinchbench.environments import Environment, Sandbox
 from pytest_pinchbench.issues import SandboxFailure
@@ -207,10 +207,7 @@ def detached_sleeps() -> tuple[dict[str, str], str]:
     sleeps = {way: long_sleep() for way in DETACHED}
     script = [template.format(sleeps[way]) for way, template in DETACHED.items()]
     for sleep in sleeps.values():
-        number = sleep.split()[1]
-        # a word of a command line on its own, and not one of this grep
-        look = f"grep -zxqs '[{number[0]}]{number[1:]}' /proc/[0-9]*/cmdline"
-        script.append(f"until {look}; do sleep 0.01; done")
+        script.append(f"until {is_running(sleep)}; do sleep 0.01; done")
     return sleeps, "\n".join([*script, "echo ready"])
 
 
@@ -245,8 +242,7 @@ while True:
 
     assert result.timed_out
     assert result.stdout == b"running\n"
-    look = f"grep -zxqs '[{marker[0]}]{marker[1:]}' /proc/[0-9]*/cmdline"
-    assert sandbox.exec(sh(look)).exit_code == 1
+    assert sandbox.exec(sh(is_running(marker))).exit_code != 0
 
 
 def test_a_timeout_leaves_other_commands_alone(sandbox: Sandbox) -> None:
