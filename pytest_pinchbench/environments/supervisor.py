@@ -311,32 +311,11 @@ class Command:
             found = self.find()
             killed = kill_processes(found)
             self.reap()
-            self.kill_children()
             if not found and not self.has_children:
                 return 0
             if (found and not killed) or time.monotonic() > limit:
                 return len(found)
             time.sleep(0.002)
-
-    def kill_children(self) -> None:
-        """Kill direct children as fast as they come.
-
-        A process that forks and ends, over and over, is gone before a look at all of /proc
-        has found it; but each of it becomes a child of ours.
-        """
-        path = "/proc/self/task/%d/children" % os.getpid()
-        for _ in range(1000):
-            try:
-                with open(path) as file:
-                    children = file.read().split()
-            except OSError:
-                return  # not every kernel has it
-            for child in children:
-                with contextlib.suppress(OSError):
-                    os.kill(int(child), signal.SIGKILL)
-            self.reap()
-            if not self.has_children:
-                return
 
     def look_after_the_rest(self) -> None:
         """The command has ended; what it left running goes on, and may go on writing."""
