@@ -120,7 +120,9 @@ class DaytonaEnvironment(CloudEnvironment):
                     lambda: client.create(self._params(order), timeout=CREATE_TIMEOUT)
                 )
             except sdk.DaytonaConflictError:  # an answer was lost: it is there
-                return client.get(order.name)
+                found = client.get(order.name)
+                _off_main_thread(lambda: found.wait_for_sandbox_start(timeout=CREATE_TIMEOUT))
+                return found
 
         try:
             made = _ask(create, of_order=True)
@@ -162,7 +164,8 @@ class DaytonaEnvironment(CloudEnvironment):
     def _cancel(self, name: str) -> None:
         sdk = _sdk()
         try:
-            self.client.delete(patiently(lambda: self.client.get(name), _passing), timeout=0)
+            found = patiently(lambda: self.client.get(name), _passing)
+            _off_main_thread(lambda: self.client.delete(found, timeout=60))
         except sdk.DaytonaNotFoundError:
             pass
         except sdk.DaytonaError as error:
@@ -184,7 +187,7 @@ class DaytonaSandbox(CloudSandbox):
         self._made = made
         self._lock = threading.Lock()
         self._finished: list[str] = []
-        self._left_running: list[list[int]] = []
+        self._started: list[list[int]] = []  # ids of the processes of jobs, since the last stop
 
     def _talk(self, exchange: Exchange, as_root: bool) -> None:
         job = f"{self.private_root}/job-{secrets.token_hex(8)}"
@@ -217,8 +220,8 @@ class DaytonaSandbox(CloudSandbox):
             self._add(report["stderr"], f"{job}/stderr", exchange.add_stderr)
         with self._lock:
             self._finished.append(job)
-            if pids and not (exchange.trailer and not exchange.trailer.get("left")):
-                self._left_running.append(pids)
+            if pids:
+                self._started.append(pids)
 
     def _add(self, inline: str | None, path: str, add: Callable[[bytes], None]) -> None:
         if inline is not None:
@@ -236,9 +239,10 @@ class DaytonaSandbox(CloudSandbox):
         if self._closed:
             raise SandboxFailure(f"{self.name}: the sandbox is closed")
         with self._lock:
-            left_running, self._left_running = self._left_running, []
-        if left_running:
-            self._detached({"kill": left_running})
+            started, self._started = self._started, []
+        if started:
+            # all of them: that a command has ended and left nothing, may be an agent's word
+            self._detached({"kill": started})
         super().stop_processes()
 
     def _detached(self, order: Mapping[str, Any]) -> dict[str, Any]:

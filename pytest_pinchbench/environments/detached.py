@@ -13,7 +13,7 @@ The last argument is JSON in base64:
 ``inline``    bytes of output that may stand in the report; what is more, lies in the folder
 ``finished``  folders of earlier jobs, to be removed
 or, alone,
-``kill``      ``[keeper, command]`` process ids of earlier jobs that left something running
+``kill``      ``[keeper, command]`` process ids of earlier jobs, to be ended if they still run
 
 The report is one line of JSON: ``pids`` (``[keeper, command]``) and either ``running``: true,
 or ``lost``: true (it ended without our seeing its output to the end), or ``stdout`` and
@@ -136,6 +136,7 @@ def keep(argv: list[str], starting: int, lock: int) -> None:
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    close_to_others()
     request = os.open("request", os.O_RDONLY)
     os.unlink("request")
     command = subprocess.Popen(
@@ -175,11 +176,22 @@ def keep(argv: list[str], starting: int, lock: int) -> None:
     command.wait()
 
 
+def close_to_others() -> None:
+    """No process of the same user may look into this one, which holds the request open."""
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        PR_SET_DUMPABLE = 4
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
 def end(keeper: int, command: int) -> None:
-    """Take the command's keeper away; it kills what it started when its input ends."""
+    """Take a running command's keeper away: it kills what it started when its input ends."""
+    if stat_of(command)[1:2] != [str(keeper)]:
+        return  # it has ended, and the ids may be those of others by now
     kill(keeper)
     limit = time.monotonic() + KILL_PATIENCE
-    while lives(command) and time.monotonic() < limit:
+    while stat_of(command)[:1] not in ([], ["Z"], ["X"]) and time.monotonic() < limit:
         time.sleep(0.005)
     kill(command)
 
@@ -189,12 +201,13 @@ def kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def lives(pid: int) -> bool:
+def stat_of(pid: int) -> list[str]:
+    """State, parent and more; nothing of a process that is gone."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            return stat.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()
     except OSError:
-        return False
+        return []
 
 
 if __name__ == "__main__":
