@@ -13,10 +13,10 @@ import pytest
 
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.reports.conversation import conversation
+from pytest_pinchbench.reports.hooks import decided_record
 from pytest_pinchbench.reports.page import attempt_html, source
 from pytest_pinchbench.reports.text import headline
 from pytest_pinchbench.results import RunDirectory
-from pytest_pinchbench.run import parse_node_id
 
 # pytest-html keeps everything in memory and in one attribute of one page
 CONVERSATION = 30_000  # characters an attempt
@@ -34,9 +34,7 @@ class HtmlReportHooks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """The last report of a test, which pytest-html collects from all of them."""
-        key = parse_node_id(report.nodeid)
-        record = self._directory.read(*key) if key and report.when == "teardown" else None
+        record = decided_record(self._directory, report)
         if record is not None:
             from pytest_html import extras
 

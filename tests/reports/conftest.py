@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from browser import CHROMIUM, Browser, browser
 from runs import HOSTILE, SCRIPTS, Run, run_pinchbench, write_run
+from suites import write_suite
 
 CONFTEST = '''
 from dataclasses import replace
@@ -50,7 +51,7 @@ def pytest_configure(config):
 
 
 @pytest.fixture(scope="session")
-def write_project(write_suite):
+def write_project():
     def write(folder: Path, scripts: dict[str, str]) -> None:
         folder.mkdir()
         (folder / "pytest.ini").write_text("[pytest]\n")
