@@ -46,8 +46,6 @@ from pytest_pinchbench.environments.supervisor import CHUNK
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure
 
 LABEL = "pytest-pinchbench"
-HOST = "host.docker.internal"
-"""The name of this machine inside a container."""
 KEPT_LIFETIME = 30 * 24 * 3600.0
 """Seconds for which a kept container runs."""
 
@@ -185,7 +183,7 @@ class DockerEnvironment:
                 "says `network: none`"
             )
         port = parts.port or (443 if parts.scheme == "https" else 80)
-        bridge = _interface_address("docker0")  # other kinds of engine have ways of their own
+        bridge = self._bridge_address()
         if bridge and not _answers(bridge, port) and _answers(host, port):
             raise EnvironmentUnavailable(
                 f"the server at {url} listens on {host} only, where no container reaches it: "
@@ -194,7 +192,22 @@ class DockerEnvironment:
             )
         login, at, _ = parts.netloc.rpartition("@")
         written_port = f":{parts.port}" if parts.port else ""
-        return parts._replace(netloc=f"{login}{at}{HOST}{written_port}").geturl()
+        return parts._replace(netloc=f"{login}{at}{self._host_name}{written_port}").geturl()
+
+    @property
+    def _host_name(self) -> str:
+        """What this machine is called inside a container."""
+        # older Podmans do not know Docker's `host-gateway`, but have a name of their own
+        return "host.containers.internal" if self._engine.is_podman else "host.docker.internal"
+
+    def _bridge_address(self) -> str | None:
+        """The address that containers reach this machine by, where that can be told.
+
+        Docker names it in no answer; engines in a virtual machine or of a user who is not
+        root have ways of their own.
+        """
+        names = ("podman0", "cni-podman0") if self._engine.is_podman else ("docker0",)
+        return next(filter(None, map(_interface_address, names)), None)
 
     @cached_property
     def _image(self) -> str:
@@ -255,8 +268,8 @@ class DockerEnvironment:
             for path in {sandbox.workspace_root, sandbox.private_root, "/tmp"} - volumes:
                 tmpfs.setdefault(path, "mode=1777,exec")
         hosts = dict(options.extra_hosts)
-        if not re.match("host$|none$|container:", options.network):
-            hosts.setdefault(HOST, "host-gateway")
+        if not (self._engine.is_podman or re.match("host$|none$|container:", options.network)):
+            hosts.setdefault(self._host_name, "host-gateway")
         mounts = self._setup.read_only_mounts if self._engine.is_here else {}
         return dict(
             self._engine.api.create_host_config(

@@ -64,6 +64,13 @@ class Engine:
         parts = urlsplit(self.address)
         return parts.scheme in ("unix", "http+unix", "npipe") or is_loopback(parts.hostname or "")
 
+    @cached_property
+    def is_podman(self) -> bool:
+        with self.translated("", EnvironmentUnavailable):
+            version: dict[str, Any] = self.api.version()
+        parts = version.get("Components") or []
+        return any(part.get("Name", "").startswith("Podman") for part in parts)
+
     @contextlib.contextmanager
     def translated(
         self, doing: str, kind: type[PinchBenchError] = SandboxFailure

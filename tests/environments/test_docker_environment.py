@@ -111,7 +111,9 @@ def test_a_healthcheck_of_the_image_is_not_run(make: Make, base: str) -> None:
     image = built(base, "HEALTHCHECK --interval=1s CMD touch /checked")
 
     with opened(make(image=image)) as sandbox:
-        assert not inspect(sandbox.name)["State"].get("Health")
+        health = inspect(sandbox.name)["State"].get("Health") or {}
+
+    assert health.get("Status") in (None, "", "none")
 
 
 def test_a_user_who_is_not_root_can_do_everything(make: Make, base: str, tmp_path: Path) -> None:
@@ -463,14 +465,14 @@ def test_a_server_on_this_machine_is_reached_from_inside(make: Make, host: str) 
     with server("0.0.0.0") as port, opened(environment) as sandbox:
         url = environment.url_inside(f"http://{host}:{port}/v1?x=1")
 
-        assert url == f"http://host.docker.internal:{port}/v1?x=1"
+        assert re.fullmatch(rf"http://host\.\w+\.internal:{port}/v1\?x=1", url)
         assert fetch(sandbox, url) == b"hello\n"
 
 
 def test_a_login_in_the_url_is_kept(make: Make) -> None:
     url = make().url_inside("https://user:p%40ss@localhost/v1")
 
-    assert url == "https://user:p%40ss@host.docker.internal/v1"
+    assert re.fullmatch(r"https://user:p%40ss@host\.\w+\.internal/v1", url)
 
 
 def test_a_server_on_loopback_alone_is_an_error_that_says_how_to_start_it(make: Make) -> None:
