@@ -107,8 +107,9 @@ def test_an_automated_run_makes_no_request_to_the_judge(project, judged, judge):
 
 
 def test_without_a_judges_endpoint_nothing_is_asked_and_the_others_are_scored(
-    pytester, project, run, judge
+    pytester, project, run, judge, monkeypatch
 ):
+    monkeypatch.delenv("JUDGE_MODEL_API_KEY")
     project({"task_a": GOOD, "task_b": GOOD}, task_b={"grading_type": "llm_judge"})
     result = run()
     result.assert_outcomes(passed=1, errors=1)

@@ -1,0 +1,38 @@
+"""The README tells what is true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pytest_pinchbench.option_table import OPTIONS
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def options_table() -> str:
+    """The options as the README shows them, from the table that they are made from."""
+    lines = ["| `--pinchbench-...` | environment variable | default | |", "|---|---|---|---|"]
+    for option in OPTIONS:
+        variables = ", ".join(f"`{name}`" for name in option.env)
+        default = "" if option.default is None else f"`{option.default}`"
+        lines.append(f"| `{option.name}` | {variables} | {default} | {option.help} |")
+    return "\n".join(lines)
+
+
+def test_every_option_stands_in_the_readme_as_it_is():
+    assert options_table() in README.read_text(encoding="utf-8")
+
+
+def test_every_link_into_the_repository_leads_somewhere():
+    text = README.read_text(encoding="utf-8")
+    headings = {
+        re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-")
+        for line in text.splitlines()
+        if line.startswith("#")
+    }
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        if target.startswith("#"):
+            assert target[1:] in headings, target
+        elif "://" not in target:
+            assert (README.parent / target).exists(), target
