@@ -90,8 +90,10 @@ class Engine:
                 f"no permission to use the Docker daemon at {self.address}: add yourself to the "
                 f"group docker (sudo usermod -aG docker $USER) and log in again; {OTHER_WAY}"
             )
+        # a fault of TLS is a ConnectionError to requests, though somebody answered
+        tls = any(isinstance(cause, requests.exceptions.SSLError) for cause in causes)
         gone = (ConnectionError, FileNotFoundError, requests.ConnectionError)
-        if any(isinstance(cause, gone) for cause in causes):
+        if not tls and any(isinstance(cause, gone) for cause in causes):
             return (
                 f"no Docker daemon answers at {self.address}: start it, or point DOCKER_HOST at "
                 f"one that runs; {OTHER_WAY}"
