@@ -167,24 +167,26 @@ class OpenClawHarness:
             path = settings.recipe.env.get("PATH", os.environ["PATH"])
             variables = {
                 "NODE_COMPILE_CACHE": str(host.compile_cache),
-                "PATH": f"{host.path}{os.pathsep}{path}",
+                "PATH": f"{host.programs}{os.pathsep}{path}",
             }
             return Agent((str(host.node), str(host.entry)), host.version, variables)
         if host:
             return Agent(install.upload(sandbox, prefix, host), host.version, variables)
 
         wanted = settings.openclaw_version
+        image = settings.recipe.image
+        where = f"the image {image}" if image else sandbox.name
         command: tuple[str, ...] = (settings.openclaw_binary or "openclaw",)
         if self._strategy != "install_always":
             found = image_version(sandbox, command, environment, settings.data_dir)
             if found and wanted in (None, found):
                 return Agent(command, found, variables)
             if self._strategy == "preinstalled":
-                raise install.missing(sandbox, command, found, wanted)
+                raise install.missing(where, command, found, wanted)
         command = install.install_inside(sandbox, prefix, wanted)
         version = sandbox_version(sandbox, command)
         if version is None:
-            raise install.missing(sandbox, command, None, wanted)
+            raise install.missing(where, command, None, wanted)
         return Agent(command, version, variables)
 
 

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -53,9 +54,9 @@ class HostInstall:
         return self.folder / "node-compile-cache"
 
     @property
-    def path(self) -> str:
-        """For PATH: an agent may call ``openclaw`` and ``node`` itself."""
-        return f"{self.folder / 'node_modules' / '.bin'}{os.pathsep}{self.node.parent}"
+    def programs(self) -> Path:
+        """For PATH: an agent may call ``openclaw`` itself."""
+        return self.folder / "bin"
 
 
 def install_here(
@@ -85,7 +86,9 @@ def install_here(
                 _install(folder, exact, say)
         finally:
             lock.release()
-    return HostInstall(exact, folder, _node_for(folder))
+    found = HostInstall(exact, folder, _node_for(folder))
+    _write_launcher(found)
+    return found
 
 
 def _install(folder: Path, version: str, say: Callable[[str], None]) -> None:
@@ -110,6 +113,21 @@ def _install(folder: Path, version: str, say: Callable[[str], None]) -> None:
         shutil.rmtree(new, ignore_errors=True)
         raise
     say(f"installed OpenClaw {version}")
+
+
+def _write_launcher(install: HostInstall) -> None:
+    # npm's own takes the first node on PATH, which may be too old
+    text = (
+        f'#!/bin/sh\nexec {shlex.quote(str(install.node))} {shlex.quote(str(install.entry))} "$@"\n'
+    )
+    launcher = install.programs / "openclaw"
+    if launcher.is_file() and launcher.read_text() == text:
+        return
+    install.programs.mkdir(exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=install.programs, delete=False) as new:
+        new.write(text)
+    os.chmod(new.name, 0o755)
+    os.replace(new.name, launcher)
 
 
 def _exact_version(version: str) -> str:
@@ -153,8 +171,9 @@ def npm_failure(arguments: tuple[str, ...], said: str) -> str:
             f"npm knows no {what}: no such release of OpenClaw; "
             f"versions look like {DEFAULT_VERSION} (--pinchbench-openclaw-version)"
         )
-    lines = [line for line in said.strip().splitlines() if "complete log of this run" not in line]
-    return f"npm could not install {what}: {' / '.join(lines[-6:])}"
+    lines = said.strip().splitlines()
+    errors = [line for line in lines if line.startswith(("npm error", "npm ERR!"))]
+    return f"npm could not install {what}: {' / '.join((errors or lines[-6:])[:6])}"
 
 
 def _npm_command() -> list[str]:
@@ -247,13 +266,13 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def missing(
-    sandbox: Sandbox, command: Sequence[str], found: str | None, wanted: str | None
+    where: str, command: Sequence[str], found: str | None, wanted: str | None
 ) -> HarnessUnavailable:
     """What to say where the OpenClaw that is wanted is not in the image."""
     what = (
-        f"OpenClaw in {sandbox.name} is {found}, not {wanted}"
+        f"OpenClaw in {where} is {found}, not {wanted}"
         if found
-        else f"there is no {command[0]} in {sandbox.name}"
+        else f"there is no {command[0]} in {where}"
     )
     return HarnessUnavailable(
         f"{what}; choose an image that has it (--pinchbench-image), name where it is "

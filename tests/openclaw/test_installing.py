@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -46,7 +47,8 @@ def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     script = tmp_path / "npm.py"
     script.write_text(NPM)
     monkeypatch.setattr(install, "_npm_command", lambda: [sys.executable, str(script)])
-    monkeypatch.setattr(install, "_nodes", lambda: iter([_node(tmp_path, "v24.19.0")]))
+    node = _node(tmp_path, "v24.19.0")
+    monkeypatch.setattr(install, "_nodes", lambda: iter([node]))
     monkeypatch.setenv("NPM_LOG", str(tmp_path / "npm.log"))
     return tmp_path / "npm.log"
 
@@ -83,6 +85,12 @@ def test_each_version_has_a_place_of_its_own(tmp_path: Path) -> None:
         for version in ("2026.9.1", "2026.3.22", None)
     }
     assert folders == {"2026.9.1", "2026.3.22", install.DEFAULT_VERSION}
+
+
+def test_an_agent_can_call_openclaw_with_the_node_that_fits(tmp_path: Path) -> None:
+    found = install_here(tmp_path, "2026.9.1", again=False, say=_quiet)
+    asked = subprocess.run([found.programs / "openclaw"], capture_output=True, text=True)
+    assert asked.stdout == "v24.19.0\n"  # what the stand-in for Node says
 
 
 def test_it_says_what_it_does_before_and_after(tmp_path: Path) -> None:
@@ -171,7 +179,8 @@ def test_a_node_that_is_too_old_is_one_error_with_the_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NPM_NODE", ">=24.16.0 <25 || >=26.1.0")
-    monkeypatch.setattr(install, "_nodes", lambda: iter([_node(tmp_path, "v20.20.2")]))
+    node = _node(tmp_path, "v20.20.2")
+    monkeypatch.setattr(install, "_nodes", lambda: iter([node]))
     with pytest.raises(HarnessUnavailable) as caught:
         install_here(tmp_path, "2026.9.6", again=False, say=_quiet)
     message = str(caught.value)
