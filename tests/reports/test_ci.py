@@ -119,3 +119,17 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
     said = []
     files.write_files(directory, directory.records(), read_run(directory.path), say=said.append)
     assert said == ["report.html needs: python -m pip install 'pytest-pinchbench[html]'"]
+
+
+def test_half_a_character_from_a_model_stops_no_report(tmp_path):
+    directory = write_run(
+        tmp_path / "run", {"task_a": [0.5], "task_b": [None]}, text="half \ud83d \x1b[31m \x00"
+    )
+    said = []
+    records, summary = directory.records(), read_run(directory.path)
+    files.write_files(directory, records, summary, say=said.append)
+    assert said == []
+    assert "half" in (directory.path / "report.html").read_text(encoding="utf-8")
+    write_step_summary(summary, environ={"GITHUB_STEP_SUMMARY": str(tmp_path / "step.md")})
+    (directory.path / "summary.md").read_text(encoding="utf-8")
+    json.loads((directory.path / "summary.json").read_text(encoding="utf-8"))

@@ -204,11 +204,13 @@ def test_the_pytest_html_report_has_columns_that_sort(chromium, html_page):
         )
 
     assert set(column("category")) == {"file_ops"}
-    assert set(column("cost")) == {"$0.2500"}
+    assert set(column("tokens")) == {"15"}
     page.run("document.querySelector('th[data-column-type=score]').click()")
     assert column("score") == ["-", "0.500", "1.000"]
     page.run("document.querySelector('th[data-column-type=score]').click()")
     assert column("score") == ["1.000", "0.500", "-"]
+    page.run("document.querySelector('th[data-column-type=cost]').click()")
+    assert column("cost") == ["$0.5000", "$9.5000", "$10.0000"]
 
 
 def test_a_task_can_be_read_in_place_in_the_pytest_html_report(chromium, html_page):

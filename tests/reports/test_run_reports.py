@@ -61,7 +61,7 @@ def test_junit_has_the_run_in_the_properties_of_its_suite(suite):
     assert found["official"] == "False"
     assert found["reference_mean_score"] == "0.75"
     assert found["invalid_attempts"] == "1"
-    assert float(found["cost_usd"]) == 0.75
+    assert float(found["cost_usd"]) == 20.0
     assert "mean_score" not in found
 
 

@@ -140,6 +140,14 @@ def test_what_a_run_leaves_holds(tmp_path):
         check(json.loads(path.read_text()))
 
 
+def test_what_a_real_run_leaves_holds(finished):
+    names = ("run.json", "summary.json", "*/attempt-1/result.json", "*/attempt-1/trajectory.json")
+    found = [path for name in names for path in finished.directory.glob(name)]
+    assert len(found) == 2 + 3 + 3
+    for path in found:
+        check(json.loads(path.read_text()))
+
+
 def test_what_a_later_version_adds_is_no_problem_to_a_reader_of_today(tmp_path):
     directory = write_run(tmp_path / "run", {"task_a": [1.0], "task_b": [0.5]})
     before = read_run(directory.path)
