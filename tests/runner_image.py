@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import platformdirs
+from filelock import FileLock
 
 REPOSITORY = "pytest-pinchbench-test"
 SUITE = "bookworm"
@@ -42,8 +43,9 @@ def base() -> str:
     """The name of the image without OpenClaw, made if need be. Raises ``Missing``."""
     image = f"{REPOSITORY}:base"
     if not _exists(image):
-        with tempfile.TemporaryDirectory() as folder:
-            _make_base(image, Path(folder, "root"))
+        with _one_at_a_time(image), tempfile.TemporaryDirectory() as folder:
+            if not _exists(image):
+                _make_base(image, Path(folder, "root"))
     return image
 
 
@@ -53,8 +55,17 @@ def openclaw(version: str) -> str:
     image = f"{REPOSITORY}:{version}"
     if not _exists(image):
         base()
-        _make_openclaw(image, version)
+        with _one_at_a_time(image):
+            if not _exists(image):
+                _make_openclaw(image, version)
     return image
+
+
+def _one_at_a_time(image: str) -> FileLock:
+    """The workers of one test run start together, and want the same image."""
+    folder = platformdirs.user_cache_path(REPOSITORY)
+    folder.mkdir(parents=True, exist_ok=True)
+    return FileLock(folder / f"{image.partition(':')[2]}.lock")
 
 
 def _exists(image: str) -> bool:

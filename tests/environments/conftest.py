@@ -49,7 +49,9 @@ def modal(folder: Path, **setup: Any) -> Environment:
 
 
 KINDS = [
-    pytest.param(local, id="local", marks=pytest.mark.skipif(sys.platform != "linux", reason="")),
+    pytest.param(
+        local, id="local", marks=pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+    ),
     pytest.param(docker, id="docker", marks=pytest.mark.docker),
     pytest.param(daytona, id="daytona"),
     pytest.param(modal, id="modal"),
