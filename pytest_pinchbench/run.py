@@ -101,6 +101,7 @@ class Run:
             wanted = identity(settings, run.suites.roots())
             refuse_differences(str(run.directory.path), earlier["identity"], wanted)
             run.run_id = earlier["run_id"]
+            run.directory.finish()  # what a killed run left of itself
         else:
             run.directory = RunDirectory.new(results_dir, run.model_id)
         return run
@@ -204,6 +205,7 @@ class Run:
         assert self.directory is not None
         directory = self.directory
         work = Work(self, item.session, settings, environment, harness, judge)
+        why = ""
         sanity = _sanity_item(item.session) if settings.sanity_stop else None
         try:
             directory.once("environment", environment.prepare)
@@ -214,14 +216,15 @@ class Run:
             if record is None or record["metrics"]["score"] is None:
                 self._mind_the_budget(item.session)
                 record = work.attempt(task, item.attempt)
-        except SanityFailed as error:
-            item.session.shouldfail = str(error)
-            record = directory.read(task.id, item.attempt)
-            if record is None:
-                pytest.fail(self.redactor.text(str(error)), pytrace=False)
         except RUN_ENDERS as error:
-            item.session.shouldfail = "no task can run like this; see the error above"
-            pytest.fail(self.redactor.text(str(error)), pytrace=False)
+            why = self.redactor.text(str(error))
+            insane = isinstance(error, SanityFailed)
+            item.session.shouldfail = (
+                why if insane else "no task can run like this; see the error above"
+            )
+            record = directory.read(task.id, item.attempt) if insane else None
+        if record is None:
+            pytest.fail(why, pytrace=False)
         item.user_properties += user_properties(record)
         return record
 

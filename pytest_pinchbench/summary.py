@@ -51,7 +51,8 @@ def _task_table(outcomes: Sequence[Outcome]) -> Iterable[str]:
     for name, outcome in zip(names, outcomes, strict=True):
         record = outcome.record
         if record is None:
-            yield f"{name:{width}}  {'-':>7}  {outcome.why_missing}"
+            why = textwrap.shorten(outcome.why_missing, WIDTH - width - 11, placeholder=" ...")
+            yield f"{name:{width}}  {'-':>7}  {why}"
             continue
         passed = {True: "yes", False: "no", None: "-"}[record["metrics"]["passed"]]
         yield (
