@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
@@ -60,7 +61,9 @@ class LocalEnvironment:
 
     def open(self, name: str, *, labels: Mapping[str, str], lifetime: float) -> LocalSandbox:
         try:
-            folder = Path(tempfile.mkdtemp(prefix=f"{file_name(name)}-", dir=self._own_folder()))
+            # what is kept must not go with the other folders of a dead run
+            parent = self._base() if self._setup.keep else self._own_folder()
+            folder = Path(tempfile.mkdtemp(prefix=f"{file_name(name)}-", dir=parent))
             return LocalSandbox(folder, self._environ(), self._setup)
         except OSError as error:
             raise SandboxFailure(f"{name}: no folder for the sandbox: {error}") from error
@@ -100,11 +103,12 @@ class LocalEnvironment:
         """This process's folder, beside a lock file that says that the process lives."""
         with self._lock:
             if self._folder is None:
-                self._folder = _claim_folder(self._base())
+                self._folder, lock = _claim_folder(self._base())
+                weakref.finalize(self, _give_up_folder, self._folder, lock)
             return self._folder
 
 
-def _claim_folder(base: Path) -> Path:
+def _claim_folder(base: Path) -> tuple[Path, int]:
     while True:
         descriptor, name = tempfile.mkstemp(prefix="run-", suffix=".lock", dir=base)
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # held until this process ends, however it ends
@@ -112,8 +116,16 @@ def _claim_folder(base: Path) -> Path:
         # whoever cleans up may have got in between, and taken us for dead
         if os.path.exists(name) and os.fstat(descriptor).st_nlink:
             folder.mkdir(mode=0o700)
-            return folder
+            return folder, descriptor
         os.close(descriptor)
+
+
+def _give_up_folder(folder: Path, lock: int) -> None:
+    """At the end of the process. With a sandbox still in it, it is for the next run to remove."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+        folder.with_suffix(".lock").unlink()
+        os.close(lock)
 
 
 def _folders_of_dead_runs(base: Path) -> Iterator[Path]:
@@ -128,10 +140,11 @@ def _remove(folder: Path) -> None:
     """Remove a folder whatever an agent has done to the modes of what is in it."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
-        for path, names, _ in os.walk(folder):
-            for name in (".", *names):
-                with contextlib.suppress(OSError):
-                    os.chmod(os.path.join(path, name), 0o700)
+        for path, names, _ in os.walk(folder):  # from the top, so that it gets further down
+            for inner in (path, *(os.path.join(path, name) for name in names)):
+                if not os.path.islink(inner):  # what a link leads to is not ours
+                    with contextlib.suppress(OSError):
+                        os.chmod(inner, 0o700)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -16,7 +17,7 @@ import pytest
 from probe import count, long_sleep, sh, wait_until
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, Sandbox
-from pytest_pinchbench.environments.local import LocalEnvironment
+from pytest_pinchbench.environments.local import LocalEnvironment, _remove
 from pytest_pinchbench.issues import EnvironmentUnavailable, SettingsError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -108,6 +109,28 @@ def test_closing_removes_the_folder_whatever_is_in_it(
     assert not Path(sandbox.workspace_root).parent.exists()
 
 
+def test_removing_changes_nothing_that_a_link_in_the_folder_leads_to() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        shared = Path(name)
+        outside, folder = shared / "outside", shared / "folder"
+        (folder / "closed" / "inner").mkdir(parents=True)
+        outside.mkdir(mode=0o755)
+        (folder / "closed" / "link").symlink_to(outside)
+        (folder / "closed").chmod(0o500)
+        child = os.fork()
+        if child == 0:  # a user whom modes stop
+            if os.geteuid() == 0:
+                for path in (shared, outside, folder, folder / "closed", folder / "closed/inner"):
+                    os.chown(path, 65534, 65534)
+                os.setuid(65534)
+            _remove(folder)
+            os._exit(0)
+        os.waitpid(child, 0)
+
+        assert not folder.exists()
+        assert outside.stat().st_mode & 0o777 == 0o755
+
+
 def test_a_kept_sandbox_stays_without_processes_and_says_where(make: Make) -> None:
     said: list[str] = []
     sleep = long_sleep()
@@ -116,9 +139,12 @@ def test_a_kept_sandbox_stays_without_processes_and_says_where(make: Make) -> No
     sandbox.exec(sh(f"setsid {sleep} &"))
 
     sandbox.close()
+    make().prepare()
 
-    assert Path(sandbox.workspace_root, "file").read_bytes() == b"kept"
-    assert str(Path(sandbox.workspace_root).parent) in said[-1]
+    folder = Path(sandbox.workspace_root).parent
+    assert (folder / "workspace" / "file").read_bytes() == b"kept"
+    assert not folder.parent.with_suffix(".lock").exists()  # so it is nobody's to clean up
+    assert f"rm -rf {folder}" in said[-1]
     observer = open_one(make())
     assert count(observer, sleep) == 0
     observer.close()
@@ -153,11 +179,21 @@ def test_a_temporary_folder_that_somebody_else_made_is_not_used(
         make(workspace_root=None).prepare()
 
 
+def test_a_run_that_ends_leaves_nothing(make: Make, tmp_path: Path) -> None:
+    environment = make()
+    open_one(environment).close()
+
+    del environment
+    gc.collect()
+
+    assert list((tmp_path / "root").iterdir()) == []
+
+
 RUN = """
 import sys
 from pathlib import Path
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe
-from pytest_pinchbench.environments.local import LocalEnvironment
+from pytest_pinchbench.environments.local import LocalEnvironment, _remove
 recipe = Recipe("r", "local", workspace_root=sys.argv[1])
 environment = LocalEnvironment(EnvironmentSetup(recipe, "killed", Path(sys.argv[1], "data")))
 sandbox = environment.open("task_killed", labels={}, lifetime=300)
