@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pytest_pinchbench.summary import format_score
+from pytest_pinchbench.reports import formats
 
 _EVERY = 60.0  # seconds between lines where there is no terminal
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -81,7 +81,7 @@ class Live:
         now = time.monotonic()
         head = f"{self._done} of {self._total()} done"
         if self._scores:
-            head += f", mean {format_score(sum(self._scores) / len(self._scores))}"
+            head += f", mean {formats.score(sum(self._scores) / len(self._scores))}"
         if self._cost:
             head += f", ${self._cost:.4f}"
         running = ", ".join(

@@ -585,7 +585,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "compare-fail",
         _FRACTION,
-        "fail when the mean is significantly lower than the compared run's, by this much or more",
+        "fail when the mean is significantly lower than the compared run's, by more than this",
         metavar="DROP",
     ),
     Option(

@@ -19,6 +19,7 @@ import pytest
 from pytest_pinchbench.earlier_runs import describe, find_run, identity, refuse_differences
 from pytest_pinchbench.issues import RUN_ENDERS, EndpointUnusable, SanityFailed, TaskFileError
 from pytest_pinchbench.redaction import Redactor
+from pytest_pinchbench.reports.github import command, in_github_actions
 from pytest_pinchbench.results import (
     RUN_SCHEMA,
     Record,
@@ -243,7 +244,9 @@ class Run:
     # -- how it ends --------------------------------------------------------------------
 
     def select(self, node_ids: Iterable[str]) -> None:
-        """Note what is to run, once collection and deselection are done."""
+        """Note what is to run, once collection and deselection are done: from here on there
+        is a run directory that another process can read.
+        """
         now = [found for node_id in node_ids if (found := parse_node_id(node_id))]
         before: list[tuple[str, int]] = []
         if self.settings.resume is not None and self.directory is not None:
@@ -252,6 +255,8 @@ class Run:
                 for one in describe(self.directory.path)["selected"]
             ]
         self.selected = list(dict.fromkeys([*before, *now]))
+        if self.directory is not None:
+            self.directory.write_run(self.description())
 
     def note_report(self, report: pytest.TestReport) -> None:
         """Keep why an item has no record (a crashed worker), for the summary."""
@@ -281,7 +286,10 @@ class Run:
         where = _short_path(self.directory.path, self.config.invocation_params.dir)
         lines = summary_lines(self.outcomes(), seconds=seconds, where=where)
         if self.settings.fail_under is not None:
-            lines.append(self._gate()[1])
+            met, line = self._gate()
+            lines.append(line)
+            if not met and in_github_actions():
+                lines.append(command("error", "PinchBench gate", line))
         return [self.redactor.text(line) for line in lines]
 
     def exit_code(self, code: int) -> int:

@@ -15,8 +15,8 @@ from pytest_pinchbench import fixtures, options
 from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.items import RUN, SuiteDirectory, TaskItem, is_task_file
 from pytest_pinchbench.live import Live
+from pytest_pinchbench.reports import formats
 from pytest_pinchbench.run import Run
-from pytest_pinchbench.summary import format_score
 
 
 def start(config: pytest.Config) -> None:
@@ -106,7 +106,6 @@ class ControllerHooks:
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         if self.run.directory is None:
             return (yield)
-        self.run.directory.write_run(self.run.description())
         if reporter is not None:
             self._live = Live(reporter, total=lambda: len(self.run.selected))
             self._live.start()
@@ -149,7 +148,7 @@ class ControllerHooks:
             return None
         word = "PASSED" if report.passed else "FAILED"
         letter = "." if report.passed else "F"
-        return report.outcome, letter, f"{word} {format_score(properties['score'])}"
+        return report.outcome, letter, f"{word} {formats.score(properties['score'])}"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pytest_pinchbench import scores
+from pytest_pinchbench.reports import formats
 from pytest_pinchbench.results import Record
 
 WIDTH = 80
@@ -54,13 +55,14 @@ def _task_table(outcomes: Sequence[Outcome]) -> Iterable[str]:
             why = textwrap.shorten(outcome.why_missing, WIDTH - width - 11, placeholder=" ...")
             yield f"{name:{width}}  {'-':>7}  {why}"
             continue
+        tokens = record["usage"]["total_tokens"]
         passed = {True: "yes", False: "no", None: "-"}[record["metrics"]["passed"]]
         yield (
             f"{name:{width}}  {_score_cell(outcome):>7}  {passed:6}  "
-            f"{_time(record['execution_time']):>6}  {_count(record['usage']['total_tokens']):>7}"
+            f"{formats.seconds(record['execution_time']):>6}  {formats.count(tokens):>7}"
         ).rstrip()
         for issue in record["issues"]:
-            yield from _issue_lines(issue)
+            yield from _no_commands(_issue_lines(issue))
 
 
 def _label(outcome: Outcome, outcomes: Sequence[Outcome]) -> str:
@@ -69,7 +71,7 @@ def _label(outcome: Outcome, outcomes: Sequence[Outcome]) -> str:
 
 
 def _score_cell(outcome: Outcome) -> str:
-    return "invalid" if outcome.score is None else format_score(outcome.score)
+    return "invalid" if outcome.score is None else formats.score(outcome.score)
 
 
 def _issue_lines(issue: dict[str, str]) -> list[str]:
@@ -90,7 +92,7 @@ def _category_table(records: Sequence[Record]) -> Iterable[str]:
     yield f"{'category':{width}}  {'tasks':>5}  {'score':>7}  {'passed':>6}"
     for name, score in categories.items():
         yield (
-            f"{name:{width}}  {score.tasks:>5}  {format_score(score.mean):>7}  "
+            f"{name:{width}}  {score.tasks:>5}  {formats.score(score.mean):>7}  "
             f"{score.pass_rate:>6.0%}"
         )
 
@@ -104,7 +106,7 @@ def _totals(
     if score is not None:
         bounds = scores.mean_interval(records)
         spread = f"  (95 % interval {bounds[0]:.3f} to {bounds[1]:.3f})" if bounds else ""
-        yield f"Mean score  {format_score(score.mean)}{spread}"
+        yield f"Mean score  {formats.score(score.mean)}{spread}"
         yield f"Pass rate   {score.pass_rate:.1%} of {tasks} task{'s' * (tasks != 1)}"
     else:
         missing = sum(outcome.record is None for outcome in outcomes)
@@ -114,7 +116,7 @@ def _totals(
         if reference is not None:
             yield (
                 f"            for reference only, over the {reference.tasks} valid of {tasks} "
-                f"tasks: {format_score(reference.mean)}, {reference.pass_rate:.1%} passed"
+                f"tasks: {formats.score(reference.mean)}, {reference.pass_rate:.1%} passed"
             )
     usage = [record["usage"] for record in records]
     judges = [record["judge_usage"] for record in records if record["judge_usage"]]
@@ -129,7 +131,7 @@ def _totals(
         )
     yield f"Cost        {_cost([*usage, *judges])}"
     if seconds is not None:
-        yield f"Wall time   {_time(seconds)}"
+        yield f"Wall time   {formats.seconds(seconds)}"
 
 
 def _total(usages: Sequence[dict[str, float]], name: str) -> int:
@@ -144,33 +146,10 @@ def _cost(usages: Sequence[dict[str, float | None]]) -> str:
     return f"${sum(known):.4f}{part}"
 
 
-def format_score(score: float) -> str:
-    """Three decimals; what is not quite 1 is not shown as 1, nor what is not quite 0 as 0."""
-    if score < 1:
-        score = min(score, 0.999)
-    if score > 0:
-        score = max(score, 0.001)
-    return f"{score:.3f}"
-
-
-def _time(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    if seconds < 100:
-        return f"{seconds:.1f}s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s"
-
-
-def _count(tokens: int) -> str:
-    return f"{tokens:,}" if tokens < 10_000 else f"{tokens / 1000:.1f}k"
-
-
 def shortfall(record: Record, pass_mark: float) -> str:
     """Why an item failed: its score against the mark, and the criteria with what they gave."""
     scoring = record["meta"]["benchmark"]["scoring"]
-    lines = [f"score {format_score(record['metrics']['score'])}, pass mark {pass_mark:g}"]
+    lines = [f"score {formats.score(record['metrics']['score'])}, pass mark {pass_mark:g}"]
     breakdown = scoring["breakdown"]
     width = max((len(name) for name in breakdown), default=0)
     lines += [f"  {name:{width}}  {value:.3f}" for name, value in breakdown.items()]
@@ -181,8 +160,9 @@ def shortfall(record: Record, pass_mark: float) -> str:
         lines += textwrap.wrap(
             f"notes: {scoring['notes']}", WIDTH, initial_indent="  ", subsequent_indent="    "
         )
-    lines += [f"  {issue['severity']}: {issue['message']}" for issue in record["issues"]]
-    return "\n".join(lines)
+    for issue in record["issues"]:
+        lines += f"  {issue['severity']}: {issue['message']}".splitlines()
+    return "\n".join(_no_commands(lines))
 
 
 def why_invalid(record: Record) -> str:
@@ -190,4 +170,13 @@ def why_invalid(record: Record) -> str:
     fatal = [issue["message"] for issue in record["issues"] if issue["severity"] == "FATAL"]
     tries = len(record["retried"]) + 1
     after = f" after {tries} tries" if tries > 1 else ""
-    return f"invalid, no score{after}: " + "\n".join(fatal)
+    lines = (f"invalid, no score{after}: " + "\n".join(fatal)).splitlines()
+    return "\n".join(_no_commands(lines))
+
+
+def _no_commands(lines: Iterable[str]) -> Iterable[str]:
+    """Keep what a model or an endpoint said from being taken for a command of the CI that
+    reads the log (GitHub acts on a line that begins with ``::`` or ``##[``).
+    """
+    for line in lines:
+        yield f"| {line}" if line.lstrip().startswith(("::", "##[")) else line

@@ -55,6 +55,8 @@ def test_workers_give_the_same_results(pytester, project, run):
         ["task_a * 1.000  yes *", "task_b * 0.500  no *", "task_c  invalid  -*"]
     )
     assert len(records(pytester)) == 3
+    (run_json,) = (pytester.path / "pinchbench-results").rglob("run.json")
+    assert len(json.loads(run_json.read_text())["selected"]) == 3
 
 
 def test_workers_find_a_suite_that_lies_elsewhere(

@@ -7,9 +7,9 @@ from records import make_grade, make_run, record
 
 from pytest_pinchbench.harnesses import Usage
 from pytest_pinchbench.issues import Issue
+from pytest_pinchbench.reports import formats
 from pytest_pinchbench.summary import (
     Outcome,
-    format_score,
     official_score,
     shortfall,
     summary_lines,
@@ -72,7 +72,7 @@ def test_an_unknown_cost_is_not_a_cost_of_nothing():
     [(1.0, "1.000"), (0.99999, "0.999"), (0.0, "0.000"), (0.0001, "0.001"), (0.6666, "0.667")],
 )
 def test_only_a_full_score_looks_like_one(score, shown):
-    assert format_score(score) == shown
+    assert formats.score(score) == shown
 
 
 def test_a_shortfall_names_criteria_weights_and_notes():
@@ -98,3 +98,13 @@ def test_an_invalid_attempt_says_what_was_fatal_and_how_often_it_was_tried():
         earlier=(failed, failed),
     )
     assert why_invalid(invalid) == "invalid, no score after 3 tries: 401 no such key"
+
+
+def test_nothing_a_model_says_is_a_command_to_the_ci_that_reads_the_log():
+    grade = make_grade(0.5, notes="x" * 70 + " ::error::gotcha")
+    issue = Issue("ERROR", "check_raised", "line one\n::stop-commands::x")
+    shown = shortfall(record("task_a", 0.5, grade=grade, issues=(issue,)), 1.0)
+    fatal = (Issue("FATAL", "x", "said\n  ##[error]gotcha"),)
+    shown += "\n" + why_invalid(record("task_b", None, issues=fatal))
+    assert "::error::gotcha" in shown
+    assert not any(line.lstrip().startswith(("::", "##[")) for line in shown.splitlines())

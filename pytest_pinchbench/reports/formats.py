@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from pytest_pinchbench.summary import format_score
-
 UNKNOWN = "-"
 
 
 def score(value: float | None) -> str:
-    return UNKNOWN if value is None else format_score(value)
+    """Three decimals; what is not quite 1 is not shown as 1, nor what is not quite 0 as 0."""
+    if value is None:
+        return UNKNOWN
+    if value < 1:
+        value = min(value, 0.999)
+    if value > 0:
+        value = max(value, 0.001)
+    return f"{value:.3f}"
 
 
 def difference(value: float) -> str:
     """With its sign; what is not quite 0 is not shown as 0."""
     if value == 0:
         return "0.000"
-    return f"{'-' if value < 0 else '+'}{format_score(abs(value))}"
+    return f"{'-' if value < 0 else '+'}{score(abs(value))}"
 
 
 def bounds(interval: list[float] | tuple[float, float] | None) -> str:
