@@ -114,10 +114,13 @@ def endpoint_error(message: Message) -> str | None:
 
 
 def final_answer(transcript: Iterable[Mapping[str, Any]]) -> str:
-    """The last text that the model wrote, empty when it wrote none."""
+    """The last text that the model wrote, empty when it wrote none.
+
+    Some releases put a text of their own into the message of a failed request.
+    """
     for message in reversed(messages(transcript)):
-        if is_from_model(message) and (answer := text(message)):
-            return answer
+        if is_from_model(message) and endpoint_error(message) is None and text(message):
+            return text(message)
     return ""
 
 

@@ -68,6 +68,12 @@ def test_the_final_answer_is_the_last_text_of_the_model() -> None:
     assert messages.final_answer(transcript) == "two\nlines"
 
 
+def test_what_openclaw_writes_in_place_of_an_answer_is_none() -> None:
+    placeholder = said("[assistant turn failed before producing content]")
+    transcript = [assistant(said("so far")), failed("400 too long", content=[placeholder])]
+    assert messages.final_answer(transcript) == "so far"
+
+
 def test_a_silent_model_has_no_final_answer() -> None:
     assert messages.final_answer([user("hi"), failed("401 no")]) == ""
 
