@@ -47,8 +47,7 @@ class Agent:
 class OpenClawHarness:
     """See :class:`pytest_pinchbench.harnesses.Harness`.
 
-    ``say`` prints a line for the user. ``compile_cache``, where set, is a folder inside every
-    sandbox with what Node compiled for this OpenClaw (it becomes ``NODE_COMPILE_CACHE``).
+    ``say`` prints a line for the user.
     """
 
     name = "openclaw"
@@ -56,7 +55,6 @@ class OpenClawHarness:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.say: Callable[[str], None] = say_on_stderr
-        self.compile_cache: str | None = None
         self._redact = Redactor(settings.secrets()).text
         self._environment: Environment | None = None
         self._strategy = settings.openclaw_install
@@ -103,7 +101,7 @@ class OpenClawHarness:
             session = conversation.next_session(prompt.new_session and self.settings.new_session)
             arguments, stdin = config.turn_arguments(version, session, prompt.text, left)
             if too_long := _too_long(arguments, agent):
-                issues = [too_long]
+                issues.append(too_long)
                 break
             turn = sandbox.exec(
                 [*agent.command, *arguments],
@@ -114,7 +112,7 @@ class OpenClawHarness:
             )
             turns.append(turn)
             left -= turn.seconds
-            issues = self._issues(turn, conversation)
+            issues += self._issues(turn, conversation)
             if turn.timed_out or any(issue.severity == "FATAL" for issue in issues):
                 break
         sandbox.stop_processes()  # what the agent left running
@@ -129,12 +127,12 @@ class OpenClawHarness:
             stdout="".join(turn.stdout.decode(errors="replace") for turn in turns),
             stderr="".join(turn.stderr.decode(errors="replace") for turn in turns),
             version=agent.version,
-            issues=tuple(issues),
+            issues=tuple(dict.fromkeys(issues)),
         )
 
     def _issues(self, turn: ExecResult, conversation: Conversation) -> list[Issue]:
-        """What went wrong so far; the conversation has been read when this returns."""
-        log = b""
+        """What went wrong in a turn; the conversation has been read when this returns."""
+        known, log = len(conversation.events), b""
         try:
             if turn.timed_out:
                 conversation.sandbox.stop_processes()
@@ -147,7 +145,7 @@ class OpenClawHarness:
         endpoint = f"model {self.settings.model.id}"
         if self.settings.model.base_url:
             endpoint += f" at {self.settings.model.base_url}"
-        found = outcome.find_issues(turn, conversation.events, log, endpoint)
+        found = outcome.find_issues(turn, conversation.events, log, endpoint, known=known)
         return [Issue(issue.severity, issue.code, self._redact(issue.message)) for issue in found]
 
     def _agent(self, sandbox: Sandbox) -> Agent:
@@ -158,8 +156,6 @@ class OpenClawHarness:
     def _get_agent(self, sandbox: Sandbox) -> Agent:
         settings, environment = self.settings, self._environment
         assert environment is not None, "prepare() comes first"
-        cache = self.compile_cache
-        variables = {"NODE_COMPILE_CACHE": cache} if cache else {}
         prefix = f"{sandbox.private_root}/openclaw-install"
         host = self._host_install
 
@@ -171,7 +167,7 @@ class OpenClawHarness:
             }
             return Agent((str(host.node), str(host.entry)), host.version, variables)
         if host:
-            return Agent(install.upload(sandbox, prefix, host), host.version, variables)
+            return Agent(install.upload(sandbox, prefix, host), host.version)
 
         wanted = settings.openclaw_version
         image = settings.recipe.image
@@ -180,6 +176,7 @@ class OpenClawHarness:
         if self._strategy != "install_always":
             found = image_version(sandbox, command, environment, settings.data_dir)
             if found and wanted in (None, found):
+                variables = compile_cache(sandbox, environment, settings, command, found)
                 return Agent(command, found, variables)
             if self._strategy == "preinstalled":
                 raise install.missing(where, command, found, wanted)
@@ -187,7 +184,7 @@ class OpenClawHarness:
         version = sandbox_version(sandbox, command)
         if version is None:
             raise install.missing(where, command, None, wanted)
-        return Agent(command, version, variables)
+        return Agent(command, version)
 
 
 class Conversation:

@@ -55,17 +55,21 @@ class Failure:
 
 
 def find_issues(
-    result: ExecResult, transcript: Sequence[dict[str, Any]], log: bytes, endpoint: str
+    result: ExecResult,
+    transcript: Sequence[dict[str, Any]],
+    log: bytes,
+    endpoint: str,
+    *,
+    known: int = 0,
 ) -> list[Issue]:
     """What went wrong in the turn that just ended.
 
-    ``log`` is OpenClaw's log file where the clock ended the turn, else empty; ``endpoint``
-    names the model's endpoint for people.
+    ``known`` is how many events the transcript had before it. ``log`` is OpenClaw's log file
+    where the clock ended the turn, else empty; ``endpoint`` names the model's endpoint for
+    people.
     """
-    answers = [
-        event for event in transcript if (m := read.message_of(event)) and read.is_from_model(m)
-    ]
-    heard = any(_is_answer(event["message"]) for event in answers)
+    answers = _answers(transcript[known:])
+    heard = any(_is_answer(event["message"]) for event in _answers(transcript))
     failure = _last_failure(answers, log)
     issues: list[Issue] = []
 
@@ -117,16 +121,20 @@ def find_issues(
                 f"OpenClaw left no transcript; it ended with {_ending(result)}",
             )
         )
-    elif not failure and not heard:
+    elif not failure and not any(_is_answer(event["message"]) for event in answers):
         issues.append(
             Issue(
                 "FATAL",
                 "model_endpoint",
-                f"the model was never heard, and OpenClaw does not say why ({endpoint}); "
+                f"no answer of the model, and OpenClaw does not say why ({endpoint}); "
                 f"it ended with {_ending(result)}",
             )
         )
     return issues
+
+
+def _answers(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [e for e in events if (m := read.message_of(e)) and read.is_from_model(m)]
 
 
 def _is_answer(message: read.Message) -> bool:
@@ -164,7 +172,9 @@ def last_logged_failure(log: bytes) -> Failure | None:
             continue
         try:
             entry = json.loads(line)
-        except ValueError:  # torn: the process was killed
+        except (ValueError, RecursionError):  # torn: the process was killed
+            continue
+        if not isinstance(entry, dict):
             continue
         fields = next((part for part in entry.values() if _is_failure(part)), None)
         if fields:

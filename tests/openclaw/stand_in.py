@@ -2,7 +2,8 @@
 
 It takes OpenClaw's arguments, writes down what it was given, and answers by the prompt:
 ``sleep``, ``leave`` (a process that goes on writing in the workspace), ``crash``, ``late`` (the
-transcript comes a moment after the command has returned), ``mute`` (no transcript at all).
+transcript comes a moment after the command has returned), ``mute`` (no transcript at all),
+``refused`` (the endpoint refuses the request).
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ if "crash" in prompt:
     raise SystemExit(7)
 answer = {{"role": "assistant", "content": [{{"type": "text", "text": "ok: " + prompt}}],
           "stopReason": "stop"}}
+if "refused" in prompt:
+    answer.update(content=[], stopReason="error", errorMessage="413 too large")
 question = {{"role": "user", "content": prompt}}
 events = [{{"type": "message", "message": message}} for message in (question, answer)]
 folder = os.path.join(state, "agents", given["--agent"], "sessions")

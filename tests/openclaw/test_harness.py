@@ -130,6 +130,15 @@ def test_a_crash_ends_the_conversation(
     assert "exit code 7: it broke" in issue.message
 
 
+def test_a_refused_request_does_not_end_the_conversation_and_is_not_forgotten(
+    stand_in_harness: OpenClawHarness, attempt: RunAttempt
+) -> None:
+    done = attempt(stand_in_harness, make_task("hello", "refused", "refused too", "go on"))
+    assert len(done.calls) == 4
+    assert done.codes == ["request_refused"]
+    assert done.run.final_answer == "ok: go on"
+
+
 def test_a_transcript_that_comes_late_is_waited_for(
     stand_in_harness: OpenClawHarness, attempt: RunAttempt
 ) -> None:

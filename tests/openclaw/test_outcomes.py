@@ -101,6 +101,16 @@ def test_a_failure_that_was_got_over_is_no_issue() -> None:
     assert codes(result(), [user("hi"), failed("500 oops"), *DONE[1:]]) == []
 
 
+def test_a_turn_is_judged_by_what_came_in_it() -> None:
+    refused = [*WORKED, failed("400 too long", second=2.0)]
+    later = [user("next", 3.0), assistant(said("ok"), asked=3.0, answered=4.0)]
+    assert find_issues(result(), [*refused, *later], b"", "m", known=len(refused)) == []
+    (issue,) = find_issues(result(1), refused, b"", "m", known=len(refused))
+    assert (issue.severity, issue.code) == ("FATAL", "agent_crash")
+    (issue,) = find_issues(result(0), refused, b"", "m", known=len(refused))
+    assert (issue.severity, issue.code) == ("FATAL", "model_endpoint")
+
+
 def test_a_crash_is_fatal_and_quotes_the_last_words() -> None:
     (issue,) = find_issues(
         result(134, stderr=b"\x1b[31mFATAL ERROR\x1b[0m: heap out of memory\n"), DONE, b"", "m"
@@ -175,7 +185,12 @@ def test_a_logged_failure_after_the_last_answer_is_how_the_attempt_ended() -> No
 
 
 @pytest.mark.parametrize(
-    "log", [b"junk", b'{"1": {"event": "embedded_run_agent_end", "isError": false}}', b"[1]"]
+    "log",
+    [
+        b"junk",
+        b'{"1": {"event": "embedded_run_agent_end", "isError": false}}',
+        b'["embedded_run_agent_end"]',
+    ],
 )
 def test_a_log_that_tells_of_no_failure_says_nothing(log: bytes) -> None:
     assert ("FATAL", "model_endpoint") not in codes(result(-9, timed_out=True), [], log)
