@@ -105,12 +105,25 @@ class Environment(Protocol):
     def image_id(self) -> str:
         """What programs are in a fresh sandbox, as a key for caches (an image digest)."""
 
+    def shared_folder(self, name: str) -> SharedFolder | None:
+        """A folder of this machine that every sandbox of this image sees, read-only, with what
+        is in it at any moment; None where this kind has nothing of the sort.
+        """
+
     def url_inside(self, url: str) -> str:
         """``url`` as it must be written inside the sandbox to reach the same server.
 
         A loopback URL of this machine is made reachable where that can be done; where it
         cannot (the server listens on 127.0.0.1 only), ``EnvironmentUnavailable`` says so.
         """
+
+
+@dataclass(frozen=True)
+class SharedFolder:
+    """``here`` on this machine, made by whoever needs it, is ``inside`` in the sandboxes."""
+
+    here: Path
+    inside: str
 
 
 @dataclass(frozen=True)
@@ -126,9 +139,6 @@ class EnvironmentSetup:
     """Leave sandboxes in place at close, and say how to get in and how to remove them."""
     say: Callable[[str], None] = field(default=lambda message: None)
     """Prints a line for the user: a pull's progress, a warning."""
-    read_only_mounts: Mapping[Path, str] = field(default_factory=dict)
-    """Folders of this machine that every sandbox sees, read-only, at the path given, where
-    the kind can do that (a container engine on this machine); elsewhere they are absent."""
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,9 @@ class CloudEnvironment(ABC):
             )
         return recipe.image
 
+    def shared_folder(self, name: str) -> None:
+        return None
+
     def url_inside(self, url: str) -> str:
         """A cloud reaches nothing on this machine's loopback, unless it is there itself."""
         if _is_loopback(url) and not _is_loopback(self._api_url()):

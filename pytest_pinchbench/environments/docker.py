@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 from docker import errors
 from docker.types import Mount
 
-from pytest_pinchbench.environments import EnvironmentSetup
+from pytest_pinchbench.environments import EnvironmentSetup, SharedFolder
 from pytest_pinchbench.environments.docker_engine import FAULTS, OTHER_WAY, Engine, is_loopback
 from pytest_pinchbench.environments.limits import OpenLimits, Slot
 from pytest_pinchbench.environments.options import (
@@ -46,6 +46,7 @@ from pytest_pinchbench.environments.supervisor import CHUNK
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure
 
 LABEL = "pytest-pinchbench"
+SHARED = "/opt/pinchbench"
 KEPT_LIFETIME = 30 * 24 * 3600.0
 """Seconds for which a kept container runs."""
 
@@ -165,6 +166,21 @@ class DockerEnvironment:
     def image_id(self) -> str:
         return self._image
 
+    def shared_folder(self, name: str) -> SharedFolder | None:
+        if self._shared is None:
+            return None
+        return SharedFolder(self._shared / name, f"{SHARED}/{name}")
+
+    @cached_property
+    def _shared(self) -> Path | None:
+        """What all containers of this image see at ``SHARED``."""
+        if not self._engine.is_here:
+            return None
+        image = re.sub(r"[^A-Za-z0-9]", "-", self._image)
+        folder = self._setup.data_dir / "shared" / image
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     def url_inside(self, url: str) -> str:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -270,7 +286,7 @@ class DockerEnvironment:
         hosts = dict(options.extra_hosts)
         if not (self._engine.is_podman or re.match("host$|none$|container:", options.network)):
             hosts.setdefault(self._host_name, "host-gateway")
-        mounts = self._setup.read_only_mounts if self._engine.is_here else {}
+        shared = [Mount(SHARED, str(self._shared), "bind", read_only=True)] if self._shared else []
         return dict(
             self._engine.api.create_host_config(
                 auto_remove=not self._setup.keep,
@@ -282,10 +298,7 @@ class DockerEnvironment:
                 read_only=options.read_only,
                 tmpfs=tmpfs or None,
                 binds=list(options.volumes) or None,
-                mounts=[
-                    Mount(inside, str(here), type="bind", read_only=True)
-                    for here, inside in mounts.items()
-                ],
+                mounts=shared,
                 shm_size=options.shm_size,
                 runtime=options.runtime,
             )

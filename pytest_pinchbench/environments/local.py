@@ -76,6 +76,9 @@ class LocalEnvironment:
                 programs.append(f"{path} {path.stat().st_mtime_ns}")
         return "local-" + hashlib.sha256("\n".join(programs).encode()).hexdigest()[:16]
 
+    def shared_folder(self, name: str) -> None:
+        return None
+
     def url_inside(self, url: str) -> str:
         return url
 

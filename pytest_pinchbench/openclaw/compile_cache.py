@@ -68,23 +68,22 @@ def compile_cache(
     shared = environment.shared_folder(NAME)
     if shared is None:
         return {}
-    if shared.here.is_dir():
-        return {"NODE_COMPILE_CACHE": shared.inside}
-    from filelock import FileLock, Timeout
+    if not shared.here.is_dir():
+        from filelock import FileLock, Timeout
 
-    try:
-        shared.here.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{shared.here}.lock", timeout=0):
-            if not shared.here.is_dir():
+        try:
+            with FileLock(f"{shared.here}.lock", timeout=0):
                 _fill(sandbox, settings, command, version, shared.here)
-    except (Timeout, OSError, SandboxFailure):
-        pass
-    return {}  # this sandbox was opened before there was a cache
+        except (Timeout, OSError, SandboxFailure):
+            return {}
+    return {"NODE_COMPILE_CACHE": shared.inside}
 
 
 def _fill(
     sandbox: Sandbox, settings: Settings, command: Sequence[str], version: str, target: Path
 ) -> None:
+    if target.is_dir():  # by now
+        return
     folder = f"{sandbox.private_root}/warm-up"
     state, workspace, cache = f"{folder}/state", f"{folder}/workspace", f"{folder}/cache"
     model = replace(
@@ -106,7 +105,7 @@ def _fill(
     )
     sandbox.stop_processes()
     if done.timed_out or done.exit_code:
-        return
+        raise SandboxFailure("the turn that fills the compile cache failed")
     with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as temporary:
         copy = Path(temporary, NAME)
         sandbox.download(cache, copy)

@@ -17,6 +17,7 @@ from pytest_pinchbench import messages
 from pytest_pinchbench.harnesses import AgentRun
 from pytest_pinchbench.issues import Issue
 from pytest_pinchbench.openclaw import config, install, outcome
+from pytest_pinchbench.openclaw.compile_cache import compile_cache
 from pytest_pinchbench.openclaw.transcripts import Event, TranscriptUnreadable, read_transcript
 from pytest_pinchbench.openclaw.versions import image_version, sandbox_version
 from pytest_pinchbench.redaction import Redactor

@@ -52,7 +52,6 @@ def make_environment(
     *,
     keep: bool = False,
     said: list[str] | None = None,
-    mounts: dict[Path, str] | None = None,
     **recipe: Any,
 ) -> DockerEnvironment:
     say = print if said is None else said.append
@@ -63,7 +62,6 @@ def make_environment(
             data_dir=folder / "data",
             keep=keep,
             say=say,
-            read_only_mounts=mounts or {},
         )
     )
 
@@ -380,13 +378,15 @@ def test_hosts_and_variables_and_volumes(
     assert "192.0.2.7\tmodels.test" in hosts
 
 
-def test_a_folder_of_this_machine_is_seen_read_only(make: Make, tmp_path: Path) -> None:
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "file").write_text("cached")
-
-    with opened(make(mounts={tmp_path / "cache": "/opt/cache"})) as sandbox:
-        assert sandbox.read("/opt/cache/file") == b"cached"
-        assert b"Read-only" in sandbox.exec(["touch", "/opt/cache/new"]).stderr
+def test_a_shared_folder_is_seen_read_only_with_what_it_holds_by_now(make: Make) -> None:
+    environment = make()
+    with opened(environment) as sandbox:
+        shared = environment.shared_folder("cache")
+        assert shared is not None
+        shared.here.mkdir()
+        (shared.here / "file").write_text("cached")
+        assert sandbox.read(f"{shared.inside}/file") == b"cached"
+        assert b"Read-only" in sandbox.exec(["touch", f"{shared.inside}/new"]).stderr
 
 
 @pytest.mark.parametrize(

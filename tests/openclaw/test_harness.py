@@ -169,14 +169,6 @@ def test_an_issue_does_not_repeat_the_key(
     assert KEY not in "".join(issue.message for issue in done.run.issues)
 
 
-def test_a_folder_of_compiled_code_is_handed_on(
-    stand_in_harness: OpenClawHarness, attempt: RunAttempt
-) -> None:
-    stand_in_harness.compile_cache = "/mounted/cache"
-    done = attempt(stand_in_harness, make_task("hello"))
-    assert done.calls[0]["env"]["NODE_COMPILE_CACHE"] == "/mounted/cache"
-
-
 def test_a_program_that_is_not_there_is_one_clear_error(
     settings_for: Callable[..., Settings], attempt: RunAttempt
 ) -> None:
