@@ -64,8 +64,9 @@ class OpenClawHarness:
         self._agents: WeakKeyDictionary[Sandbox, Agent] = WeakKeyDictionary()
 
     def prepare(self, environment: Environment) -> None:
+        if environment is self._environment:  # asked before every attempt
+            return
         settings = self.settings
-        self._environment = environment
         if settings.model.base_url is not None:
             self._base_url = environment.url_inside(settings.model.base_url)
         if self._strategy == "auto":
@@ -80,6 +81,7 @@ class OpenClawHarness:
                 again=self._strategy == "install_always",
                 say=self.say,
             )
+        self._environment = environment
 
     def files(self, sandbox: Sandbox, task: Task, workspace: str) -> dict[str, bytes]:
         state = _state(sandbox)

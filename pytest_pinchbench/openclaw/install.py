@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,8 @@ release came out over night; ``--pinchbench-openclaw-version latest`` follows th
 NPM_INSTALL = ("install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
 _INSTALL_SECONDS = 1800.0
 _ENTRY = "node_modules/openclaw/openclaw.mjs"
+_INSTALLED_BY = "installed-by"
+_PROCESS = uuid.uuid4().hex
 _HOW_TO_GET_NODE = (
     "install one with: pip install 'pytest-pinchbench[local]' (or put a newer node on PATH)"
 )
@@ -64,8 +67,8 @@ def install_here(
 ) -> HostInstall:
     """The install of a version in the data directory, made if it is not there yet.
 
-    Safe when several processes ask at once: one installs, the others wait. ``again`` installs
-    anew even so. Raises ``HarnessUnavailable``.
+    Safe when several processes ask at once: one installs, the others wait. With ``again`` an
+    install that an earlier run has made does not count. Raises ``HarnessUnavailable``.
     """
     from filelock import FileLock, Timeout
 
@@ -73,8 +76,12 @@ def install_here(
     home.mkdir(parents=True, exist_ok=True)
     exact = _exact_version(version or DEFAULT_VERSION)
     folder = home / exact
-    # what is there is whole (it was renamed to its place), and needs no lock
-    if again or not (folder / _ENTRY).is_file():
+
+    def is_there() -> bool:
+        # what is there is whole (it was renamed to its place), and needs no lock
+        return (folder / _ENTRY).is_file() and not (again and _installed_by(folder) != _this_run())
+
+    if not is_there():
         lock = FileLock(home / f"{exact}.lock")
         try:
             lock.acquire(timeout=1)
@@ -82,13 +89,25 @@ def install_here(
             say(f"waiting for another process, which is installing OpenClaw {exact}")
             lock.acquire()
         try:
-            if again or not (folder / _ENTRY).is_file():
+            if not is_there():
                 _install(folder, exact, say)
         finally:
             lock.release()
     found = HostInstall(exact, folder, _node_for(folder))
     _write_launcher(found)
     return found
+
+
+def _this_run() -> str:
+    """The same word in all processes of a run: workers must not replace each other's install."""
+    return os.environ.get("PYTEST_XDIST_TESTRUNUID", _PROCESS)
+
+
+def _installed_by(folder: Path) -> str:
+    try:
+        return (folder / _INSTALLED_BY).read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def _install(folder: Path, version: str, say: Callable[[str], None]) -> None:
@@ -105,6 +124,7 @@ def _install(folder: Path, version: str, say: Callable[[str], None]) -> None:
                 f"npm installed openclaw@{version}, but there is no {_ENTRY} in it; "
                 "choose another with --pinchbench-openclaw-version"
             )
+        (new / _INSTALLED_BY).write_text(_this_run())
         if folder.exists():
             folder.rename(new / "replaced")
         new.rename(folder)

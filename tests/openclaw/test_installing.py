@@ -100,10 +100,16 @@ def test_it_says_what_it_does_before_and_after(tmp_path: Path) -> None:
     assert said[1] == "installed OpenClaw 2026.9.1"
 
 
-def test_an_install_can_be_made_anew(tmp_path: Path) -> None:
+def test_a_run_can_make_an_install_anew_and_does_so_once(
+    tmp_path: Path, npm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_TESTRUNUID", "an earlier run")
     first = install_here(tmp_path, "2026.9.1", again=False, say=_quiet).entry.read_text()
+    monkeypatch.setenv("PYTEST_XDIST_TESTRUNUID", "this run")
     second = install_here(tmp_path, "2026.9.1", again=True, say=_quiet).entry.read_text()
-    assert first != second
+    third = install_here(tmp_path, "2026.9.1", again=True, say=_quiet).entry.read_text()
+    assert first != second == third
+    assert len(_asked(npm)) == 2
     assert [path.name for path in (tmp_path / "openclaw").iterdir() if path.is_dir()] == [
         "2026.9.1"
     ]
