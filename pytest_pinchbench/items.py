@@ -126,11 +126,14 @@ def check_pass_mark(pinchbench_result: Record, request: pytest.FixtureRequest) -
 
 
 def _file_id(parent: pytest.Collector, path: Path) -> str:
-    """Short and the same everywhere: below the rootdir as pytest has it, else ``tasks/...``."""
-    try:
+    """Short and the same everywhere: ``tasks/...`` in the run's own suite and in one outside
+    the rootdir; below the rootdir as pytest has it.
+    """
+    root, skill_dir = path.parent.parent, parent.config.stash[RUN].settings.skill_dir
+    own = skill_dir is not None and skill_dir.resolve() == root.resolve()
+    if not own and path.is_relative_to(parent.config.rootpath):
         return path.relative_to(parent.config.rootpath).as_posix()
-    except ValueError:
-        return f"{path.parent.name}/{path.name}"
+    return f"{path.parent.name}/{path.name}"
 
 
 RUN: pytest.StashKey[Run] = pytest.StashKey()

@@ -79,6 +79,14 @@ def test_a_path_selects_the_task_files_there(pytester, suite, write_suite):
     assert ids(result) == ["task_own"]
 
 
+def test_node_ids_are_the_same_wherever_the_suite_lies(pytester, write_suite, monkeypatch):
+    write_suite(pytester.path / "deep" / "skill", task_a={})
+    monkeypatch.setenv("PINCHBENCH_SKILL_DIR", "deep/skill")
+    for argument in ([], ["deep/skill/tasks"], ["tasks/task_a.md::task_a"]):
+        result = pytester.runpytest(*RUN, *argument)
+        assert "tasks/task_a.md::task_a" in result.outlines
+
+
 def test_attempts_are_items_of_their_own(pytester, suite):
     result = pytester.runpytest(*RUN, "--pinchbench-attempts", "2", "tasks/task_a.md")
     assert ids(result) == ["task_a[1]", "task_a[2]"]
