@@ -9,6 +9,8 @@ from pytest_pinchbench.comparison import compare
 from pytest_pinchbench.reports.files import write_files
 from pytest_pinchbench.reports.summarize import read_run
 
+pytestmark = pytest.mark.chromium
+
 SCREENS = pytest.mark.parametrize(
     ("width", "dark"), [(1280, False), (1280, True), (400, False), (400, True)]
 )
