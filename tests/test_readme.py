@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from test_demo import SCORES
+
 from pytest_pinchbench.option_table import OPTIONS
 
 README = Path(__file__).parent.parent / "README.md"
@@ -22,6 +24,12 @@ def options_table() -> str:
 
 def test_every_option_stands_in_the_readme_as_it_is():
     assert options_table() in README.read_text(encoding="utf-8")
+
+
+def test_the_summary_that_it_shows_has_the_demos_scores():
+    text = README.read_text(encoding="utf-8")
+    shown = dict(re.findall(r"^(task_\w+) +(\d\.\d{3})  (?:yes|no)", text, re.MULTILINE))
+    assert shown == {task: f"{score:.3f}" for task, score in SCORES.items()}
 
 
 def test_every_link_into_the_repository_leads_somewhere():
