@@ -6,6 +6,7 @@ import contextlib
 import json
 import platform
 import re
+import signal
 import sys
 import time
 import uuid
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pytest_pinchbench.options import ModelSpec, Settings
     from pytest_pinchbench.tasks import Task
 
+_PR_SET_PDEATHSIG = 1
 _NODE_ID = re.compile(r"::(?P<task>[^:\[]+)(?:\[(?P<attempt>\d+)\])?$")
 
 
@@ -112,6 +114,7 @@ class Run:
         """In an xdist worker, from what the controller's :meth:`for_worker` gave it."""
         from pytest_pinchbench.options import Settings
 
+        _end_with_the_controller()
         given = json.loads(state)
         config.args = given["arguments"]
         directory = RunDirectory(Path(given["directory"])) if given["directory"] else None
@@ -484,6 +487,17 @@ def _short_path(path: Path, start: Path) -> str:
         return str(path.relative_to(start))
     except ValueError:
         return str(path)
+
+
+def _end_with_the_controller() -> None:
+    """Have the kernel end this worker when its controller is killed: its agent would go on, and
+    cost, for as long as execnet is patient (15 seconds), and beside a resumed run.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(ImportError, OSError, AttributeError):
+            import ctypes
+
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def needs_judge(items: Iterable[pytest.Item]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -34,6 +35,10 @@ def start(config: pytest.Config) -> None:
     except PinchBenchError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[RUN] = run
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        # a job that CI ends this way is over as after Ctrl-C: sandboxes closed, summary printed
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        config.add_cleanup(_restore_sigterm)
     config.pluginmanager.register(fixtures, "pinchbench-fixtures")
     config.pluginmanager.register(CollectionHooks(run), "pinchbench-collection")
     if worker_input is None:
@@ -44,6 +49,10 @@ def start(config: pytest.Config) -> None:
             if config.option.maxschedchunk is None:
                 # tasks are few and long: hand them out one by one
                 config.option.maxschedchunk = 1
+
+
+def _restore_sigterm() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class CollectionHooks:

@@ -4,8 +4,13 @@ script; sandboxes, grader, pytest and xdist are real.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import sys
+import time
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import pytest
 from suites import task_text
@@ -328,3 +333,46 @@ def test_the_recipe_is_shown_without_running_anything(pytester):
     result = pytester.runpytest("--pinchbench", "--pinchbench-show-recipe")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*ailabdocker/ac-openclaw:pinchbench-v1*"])
+
+
+def test_a_run_killed_in_the_middle_is_resumed_and_ends_as_if_it_had_not_been(
+    pytester, project, run
+):
+    log, gate = pytester.path / "ran.log", pytester.path / "gate"
+    wait = f"until test -e {gate}; do sleep 0.05; done"
+    project({"task_a": f"echo a >> {log}; {GOOD}", "task_b": f"echo b >> {log}; {wait}; {HALF}"})
+    options = ["--pinchbench", "--model", "lab/m", "--pinchbench-env", "local"]
+    options += ["--pinchbench-attempts", "2"]
+    process = pytester.popen([sys.executable, "-m", "pytest", *options, "-n", "2"])
+    try:
+        wait_until(lambda: log.exists() and sorted(log.read_text().split()) == ["a", "a", "b"])
+        wait_until(lambda: len(list(pytester.path.rglob("result.json"))) == 2)
+    finally:
+        process.kill()
+        process.wait()
+    wait_until(lambda: not running_in(pytester.path))
+    gate.touch()
+    done = [path.parent.parent.name for path in pytester.path.rglob("result.json")]
+    assert done == ["task_a", "task_a"]
+    result = run("--pinchbench-attempts", "2", "--pinchbench-resume", "latest")
+    result.assert_outcomes(passed=2, failed=2)
+    result.stdout.fnmatch_lines(["*2 of 4 attempts have a valid result*", "Mean score  0.750*"])
+    assert log.read_text().count("a") == 2
+
+
+def running_in(folder):
+    """Other processes whose working directory is below ``folder``."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            inside = (process / "cwd").readlink().is_relative_to(folder)
+            if inside and process.name != str(os.getpid()):
+                found.append(process.name)
+    return found
+
+
+def wait_until(condition, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
