@@ -287,7 +287,10 @@ class Run:
     def summary(self, seconds: float) -> list[str]:
         assert self.directory is not None
         where = _short_path(self.directory.path, self.config.invocation_params.dir)
-        lines = summary_lines(self.outcomes(), seconds=seconds, where=where)
+        outcomes = self.outcomes()
+        lines = summary_lines(outcomes, seconds=seconds, where=where)
+        if official_score(outcomes) is None:
+            lines.append(f"To go on    the same command with --pinchbench-resume {where}")
         if self.settings.fail_under is not None:
             met, line = self._gate()
             lines.append(line)

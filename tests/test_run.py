@@ -42,6 +42,7 @@ def test_a_full_score_passes_a_shortfall_fails_and_a_crash_is_an_error(pytester,
             "task_c  invalid  -*",
             "    FATAL: the agent ended with 3",
             "Mean score  none: 1 invalid of 3 attempts",
+            "To go on    the same command with --pinchbench-resume pinchbench-results/lab-m/*",
         ]
     )
     result.stdout.no_fnmatch_line("*Traceback*")
