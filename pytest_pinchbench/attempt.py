@@ -81,19 +81,31 @@ def run_attempt(
     """The attempt, tried again after a FATAL as often as the retry budget allows.
 
     A failed judge is asked again in the same sandbox; anything else that is FATAL gets a
-    fresh sandbox. With ``kept`` no agent runs: that work is graded again. Raises only what
-    ends the whole run (``RUN_ENDERS``).
+    fresh sandbox, and an agent only where there is no work of an earlier try to grade. With
+    ``kept`` no agent runs: that work is graded again. Raises only what ends the whole run
+    (``RUN_ENDERS``).
     """
     budget = setup.settings.retries
     failed: list[_Notes] = []
     while True:
         notes = _Notes()
         budget -= _try_once(task, setup, notes, budget, kept)
-        if not notes.fatal or budget <= 0 or _hopeless(notes.issues):
+        # once there is a grade, its judge has been asked as often as the budget allows
+        if not notes.fatal or notes.grade or budget <= 0 or _hopeless(notes.issues):
             return _result(task, attempt, setup, notes, failed)
         budget -= 1
         setup.sleep(_backoff(len(failed), None))
         failed.append(notes)
+        kept = kept or _salvage(notes)
+
+
+def _salvage(notes: _Notes) -> KeptWork | None:
+    """The agent's work, where it was done and only its sandbox was lost before the grade."""
+    if notes.run is None or notes.archive is None or notes.workspace is None:
+        return None
+    if any(issue.severity == "FATAL" for issue in notes.run.issues):
+        return None
+    return KeptWork(notes.run, notes.archive, notes.workspace.relative)
 
 
 def _try_once(
@@ -222,7 +234,14 @@ def _result(
         archive=notes.archive,
         started=notes.started,
         seconds=notes.seconds,
-        earlier=[{"issues": list(n.issues), "usage": n.run and n.run.usage} for n in failed],
+        earlier=[
+            {
+                "issues": list(one.issues),
+                # work that a later try took up is counted there
+                "usage": one.run.usage if one.run and one.run is not notes.run else None,
+            }
+            for one in failed
+        ],
         keys={"run_id": setup.run_id, "model": setup.model_id},
         redactor=setup.redactor,
     )

@@ -83,7 +83,7 @@ def test_every_line_that_a_recipe_offers_can_be_switched_on(
 
 def test_every_key_of_a_recipe_file_is_read(write: Callable[[str], str]) -> None:
     path = write(
-        "environment: docker\nimage: me/image:1\nworkspace_root: /work/\n"
+        "environment: docker\nimage: me/image:1\nworkspace_root: /space/\n"
         "openclaw_install: upload\nenv: {A: text, B: 2}\npass_env: [C]\n"
         "options: {cpus: 2, extra_hosts: [a:1.2.3.4]}\n"
     )
@@ -91,7 +91,7 @@ def test_every_key_of_a_recipe_file_is_read(write: Callable[[str], str]) -> None
         name="mine",
         environment="docker",
         image="me/image:1",
-        workspace_root="/work",
+        workspace_root="/space",
         openclaw_install="upload",
         env={"A": "text", "B": "2"},
         pass_env=("C",),
