@@ -211,36 +211,44 @@ class _Handler(BaseHTTPRequestHandler):
         request, fault = self.model._record(audience, path, headers, body)
         if self.model.delay:
             self.model._closing.wait(self.model.delay)
-        said = self._answer(protocol, request, answer, fault)
-        self.model._note(f"#{request.number} {path} {audience} -> {said}")
+        self._answer(protocol, request, answer, fault)
 
     def _answer(
         self, protocol: WireProtocol, request: Request, answer: Answer, fault: Fault | None
-    ) -> str:
-        """Answers, or fails as scripted; returns what it did, in a few words."""
+    ) -> None:
+        """Answers, or fails as scripted; what it does is in the log before a byte is sent."""
+
+        def note(said: object) -> None:
+            self.model._note(f"#{request.number} {request.path} {request.audience} -> {said}")
+
         wanted = str(request.body.get("model", ""))
         if not self._authorized():
+            note(401)
             self._send_error(protocol, 401, "Incorrect API key provided")
-            return "401"
+            return
         if self.model.models and wanted not in self.model.models:
+            note(f"404, no model {wanted!r}")
             self._send_error(protocol, 404, f"The model {wanted!r} does not exist")
-            return f"404, no model {wanted!r}"
+            return
         reply = Reply(wanted, request.number, answer, self.model.script.usage)
         if request.body.get("stream"):
             kind, payload = "text/event-stream", "".join(protocol.events(reply)).encode()
         else:
             kind, payload = "application/json", json.dumps(protocol.whole(reply)).encode()
         if fault is None:
+            note(answer)
             self._send(200, kind, payload)
-            return str(answer)
+            return
         if fault.action == "status":
+            note(fault.status)
             body = fault.body
             if isinstance(body, str):
                 self._send(fault.status, "text/plain", body.encode(), fault.headers)
             else:
                 error = protocol.error(fault.status, fault.message) if body is None else body
                 self._send_json(fault.status, error, fault.headers)
-            return str(fault.status)
+            return
+        note(fault.action)
         if fault.action == "refuse":
             self.model.close()
         elif fault.action == "cut":
@@ -249,7 +257,6 @@ class _Handler(BaseHTTPRequestHandler):
             while self.connection.recv(1024):
                 pass
         self._reset()
-        return fault.action
 
     def _authorized(self) -> bool:
         key = self.model.api_key

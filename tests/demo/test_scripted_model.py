@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -352,14 +353,17 @@ def test_waiting_for_requests_that_never_come_says_how_many_came(model: Scripted
 
 
 def test_many_clients_are_answered_at_once() -> None:
-    with ScriptedModel(SCRIPT, delay=0.5) as model:
-        clients = [threading.Thread(target=ask, args=(model,)) for _ in range(8)]
-        for client in clients:
-            client.start()
-        model.wait_for_requests(8, timeout=10)
-        assert not model.log  # all eight came before the first was answered
-        for client in clients:
-            client.join()
+    all_are_there = threading.Barrier(8)
+
+    def wait_for_the_others(line: str) -> None:
+        all_are_there.wait(60)
+
+    with (
+        ScriptedModel(SCRIPT, say=wait_for_the_others) as model,
+        ThreadPoolExecutor(8) as clients,
+    ):
+        answers = list(clients.map(lambda _: ask(model).status_code, range(8)))
+    assert answers == [200] * 8
     assert len(model.log) == 8
 
 
