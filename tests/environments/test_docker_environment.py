@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import engines
 import pytest
 import runner_image
 from probe import long_sleep, python, sh, wait_until
@@ -687,35 +688,10 @@ def test_an_agent_cannot_end_its_own_container_by_name(make: Make) -> None:
 
 
 @pytest.fixture(scope="session")
-def second_daemon(
-    base: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def second_daemon(base: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """A Docker daemon of our own, which may be stopped; its address."""
-    import shutil
-
-    if os.geteuid() != 0 or shutil.which("dockerd") is None:
-        pytest.skip("needs root and dockerd")
-    folder = tmp_path_factory.mktemp("dockerd")
-    address = f"unix://{folder}/docker.sock"
-    # in a network of its own: `--bridge none` removes the bridge of the one that is there
-    command = ["unshare", "--net", "dockerd", "--host", address]
-    command += ["--bridge", "none", "--iptables=false"]
-    for option in ("data-root", "exec-root", "pidfile"):
-        command += [f"--{option}", str(folder / option)]
-    with (folder / "log").open("wb") as log, subprocess.Popen(command, stderr=log) as daemon:
-        there = ["docker", "--host", address]
-        wait_until(lambda: subprocess.run([*there, "version"], capture_output=True).returncode == 0)
-        # what Python and a shell need, and not the whole image, which takes longer
-        parts = (
-            "cd / && tar -c bin lib lib64 sbin etc usr/bin usr/lib64 usr/lib/python3* usr/lib/*-gnu"
-        )
-        pack = ["docker", "run", "--rm", base, "sh", "-c", parts]
-        with subprocess.Popen(pack, stdout=subprocess.PIPE) as packed:
-            unpack = [*there, "import", "-", base]
-            subprocess.run(unpack, stdin=packed.stdout, check=True, capture_output=True)
-        yield address, daemon
-        daemon.terminate()
-    shutil.rmtree(folder, ignore_errors=True)
+    with engines.dockerd(base) as second:
+        yield second
 
 
 def test_a_daemon_that_stops_in_mid_command_is_a_failure_that_says_so(
