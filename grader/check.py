@@ -17,6 +17,7 @@ from typing import Any, Dict, Optional
 
 from . import guard
 
+_dumps = json.dumps  # as it is before the checks run, which may put something else there
 FILE = "<automated checks>"  # what tracebacks call the task's source
 
 
@@ -37,7 +38,7 @@ def main() -> None:
     except BaseException as error:  # SystemExit and KeyboardInterrupt are no verdict either
         verdict = {"error": _describe(error, order["source"])}
     if os.getpid() == pid:  # a fork of the checks that returned into here has no say
-        _write(order["verdict_fd"], "{} {}\n".format(order["nonce"], json.dumps(verdict)))
+        _write(order["verdict_fd"], "{} {}\n".format(order["nonce"], _dumps(verdict)))
         try:
             sys.stdout.flush()
             sys.stderr.flush()

@@ -60,7 +60,7 @@ class EndpointError(Exception):
         self.status = status
         self.retry_after = retry_after
         self.body = body  # redacted, for the record
-        self.requests = 1  # how many were made
+        self.requests = 0  # how many were made
 
 
 class Endpoint(NamedTuple):
@@ -388,7 +388,7 @@ def _error_of(payload: Any) -> str:
     """The words of an error body; empty when the payload is none."""
     if not isinstance(payload, dict):
         return ""
-    error = payload.get("error")
+    error = payload.get("error") or _error_of_choice(payload)
     if isinstance(error, dict):
         message = error.get("message")
         return message if isinstance(message, str) and message else json.dumps(error)
@@ -398,6 +398,13 @@ def _error_of(payload: Any) -> str:
         value = payload.get("message") or payload.get("detail") or ""
         return value if isinstance(value, str) else json.dumps(value)
     return ""
+
+
+def _error_of_choice(payload: Mapping[str, Any]) -> Any:
+    """Routers put the error of the server behind them into the choice that it was to fill."""
+    choices = payload.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return first.get("error") if isinstance(first, dict) else None
 
 
 def _shown(parts: SplitResult) -> str:

@@ -12,6 +12,10 @@ from .protocols import PROTOCOLS, Answer, usage_of
 from .redact import Redactor, excerpt
 from .verdict import InvalidAnswer, Verdict, parse
 
+_TOO_LATE = (
+    "it was not asked, since the time for the evaluation was used up before; "
+    "--pinchbench-evaluation-timeout sets it"
+)
 KEPT_ANSWER = 20_000  # characters of the judge's answer that are kept for the record
 
 
@@ -40,6 +44,8 @@ def ask_judge(
         "transcript_left_out": prompt.left_out,
     }
     try:
+        if timeout <= 0:
+            raise EndpointError("judge_timeout", _TOO_LATE)
         answer = ask(
             endpoint,
             prompt.text,
@@ -53,7 +59,8 @@ def ask_judge(
         debug["retry_after"] = error.retry_after
         debug["response"] = error.body[:KEPT_ANSWER]
         problem = issue("FATAL", error.code, "the judge failed: {}".format(error))
-        part = Part(None, {}, [problem], debug, 0.0, usage=usage_of({}, error.requests))
+        usage = usage_of({}, error.requests) if error.requests else None
+        part = Part(None, {}, [problem], debug, 0.0, usage=usage)
     seconds = time.monotonic() - started
     debug["seconds"] = seconds
     return Part(**redactor.json(part._replace(seconds=seconds)._asdict()))
@@ -83,8 +90,9 @@ def _verdict(answer: Answer) -> Verdict:
     return parse(answer.text, cut_off=answer.cut_off)
 
 
-def check_endpoint(spec: Mapping[str, Any], timeout: float) -> Optional[str]:
-    """One tiny request: None when the endpoint answers, else what is wrong, in its words.
+def check_endpoint(spec: Mapping[str, Any], timeout: float) -> Dict[str, Any]:
+    """One tiny request: ``problem`` is None when the endpoint answers, else what is wrong, in
+    its words; ``passing`` says that it may answer soon, ``retry_after`` when (seconds).
 
     Whatever the model says is fine: sixteen tokens may all go into thinking.
     """
@@ -99,8 +107,9 @@ def check_endpoint(spec: Mapping[str, Any], timeout: float) -> Optional[str]:
             redactor=redactor,
         )
     except EndpointError as error:
-        return str(error)
-    return None
+        busy = error.status == 429 or (error.status or 0) >= 500
+        return {"problem": str(error), "passing": busy, "retry_after": error.retry_after}
+    return {"problem": None, "passing": False, "retry_after": None}
 
 
 def _endpoint(spec: Optional[Mapping[str, Any]]) -> Endpoint:

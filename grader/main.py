@@ -30,7 +30,7 @@ def main() -> None:
         from .judge import check_endpoint
 
         wanted = order["check_endpoint"]
-        result: Dict[str, Any] = {"problem": check_endpoint(wanted, order["timeout"])}
+        result: Dict[str, Any] = check_endpoint(wanted, order["timeout"])
     else:
         # What checks print or raise may hold what no file can, too: lone surrogates, say.
         key = (order["judge"] or {}).get("api_key")
@@ -114,8 +114,8 @@ def _weights(given: Optional[Mapping[str, Any]]) -> Tuple[Dict[str, float], List
         return half, []
     try:
         weights = {name: float(given.get(name, 0.5)) for name in half}
-        usable = all(0 <= weight < math.inf for weight in weights.values())
-    except (TypeError, ValueError):
+        usable = min(weights.values()) >= 0 and sum(weights.values()) < math.inf
+    except (TypeError, ValueError, OverflowError):
         usable = False
     if not usable:
         text = "grading_weights {} cannot be used; both parts count half".format(dict(given))

@@ -41,12 +41,14 @@ def parse(answer: str, *, cut_off: bool = False) -> Verdict:
         raise InvalidAnswer("it has no text")
     if len(answer) > LONGEST_ANSWER:
         raise InvalidAnswer("it is longer than {} characters".format(LONGEST_ANSWER))
-    objects, rest = _objects(answer)
+    objects, rest, listed = _objects(answer)
     if cut_off and (not objects or rest.strip("` \n")):
         raise InvalidAnswer("it was cut off before its verdict was complete")
     if not objects:
         raise InvalidAnswer("it has no JSON object")
     best = max(reversed(objects), key=_likeness)  # max() gives the first among equals
+    if listed and _likeness(best) <= 1:
+        raise InvalidAnswer("it is a list of scores, and no total")
     try:
         return _verdict(best)
     except RecursionError:
@@ -66,8 +68,9 @@ def _without_thinking(answer: str) -> str:
     return answer
 
 
-def _objects(text: str) -> Tuple[List[Dict[str, Any]], str]:
-    """The outermost JSON objects, in order, and the text after the last of them.
+def _objects(text: str) -> Tuple[List[Dict[str, Any]], str, bool]:
+    """The outermost JSON objects, in order, the text after the last of them, and whether
+    some follow each other as the elements of a list do.
 
     An object inside a broken one is no verdict: it may be a single criterion's.
     """
@@ -75,10 +78,12 @@ def _objects(text: str) -> Tuple[List[Dict[str, Any]], str]:
     found: List[Dict[str, Any]] = []
     rest = text
     broken = 0
+    listed = False
     start = text.find("{")
     while start >= 0:
         try:
             value, end = decoder.raw_decode(text, start)
+            listed = listed or (bool(found) and text[len(text) - len(rest) : start].strip() == ",")
             found.append(value)
             rest = text[end:]
         except (ValueError, RecursionError):
@@ -90,7 +95,7 @@ def _objects(text: str) -> Tuple[List[Dict[str, Any]], str]:
                 raise InvalidAnswer("it is full of braces that are no JSON") from None
             end = closing or start + 1
         start = text.find("{", end)
-    return found, rest
+    return found, rest, listed
 
 
 def _closing(text: str, start: int) -> Optional[int]:
@@ -122,7 +127,7 @@ def _likeness(value: Dict[str, Any]) -> int:
 
 def _criteria(value: Dict[str, Any]) -> Dict[str, Any]:
     for key in ("scores", "criteria_scores"):
-        if isinstance(value.get(key), dict):
+        if isinstance(value.get(key), dict) and value[key]:
             return dict(value[key])
     return {
         key: item for key, item in value.items() if _CRITERION.match(key) and isinstance(item, dict)

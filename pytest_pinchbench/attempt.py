@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_pinchbench import grading
 from pytest_pinchbench.grading import Grade
@@ -60,6 +60,10 @@ class _Notes:
     run: AgentRun | None = None
     archive: bytes | None = None
     grade: Grade | None = None
+    asked_again: int = 0
+    """How often the judge was asked after it had failed."""
+    graded: bool = False
+    """The grade is the last word: its judge has been asked as often as the budget allows."""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -76,25 +80,30 @@ class _Notes:
 
 
 def run_attempt(
-    task: Task, attempt: int, setup: AttemptSetup, kept: KeptWork | None = None
+    task: Task,
+    attempt: int,
+    setup: AttemptSetup,
+    kept: KeptWork | None = None,
+    earlier: Sequence[Mapping[str, Any]] = (),
 ) -> TaskResult:
     """The attempt, tried again after a FATAL as often as the retry budget allows.
 
     A failed judge is asked again in the same sandbox; anything else that is FATAL gets a
     fresh sandbox, and an agent only where there is no work of an earlier try to grade. With
-    ``kept`` no agent runs: that work is graded again. Raises only what ends the whole run
-    (``RUN_ENDERS``).
+    ``kept`` no agent runs: that work is graded again. ``earlier``: what was tried in a run
+    that is resumed (:func:`~pytest_pinchbench.results.tries`). Raises only what ends the
+    whole run (``RUN_ENDERS``).
     """
     budget = setup.settings.retries
     failed: list[_Notes] = []
     while True:
         notes = _Notes()
-        budget -= _try_once(task, setup, notes, budget, kept)
-        # once there is a grade, its judge has been asked as often as the budget allows
-        if not notes.fatal or notes.grade or budget <= 0 or _hopeless(notes.issues):
-            return _result(task, attempt, setup, notes, failed)
+        _try_once(task, setup, notes, budget, kept)
+        budget -= notes.asked_again
+        if not notes.fatal or notes.graded or budget <= 0 or _hopeless(notes.issues):
+            return _result(task, attempt, setup, notes, failed, earlier)
         budget -= 1
-        setup.sleep(_backoff(len(failed), None))
+        setup.sleep(backoff(len(failed), None))
         failed.append(notes)
         kept = kept or _salvage(notes)
 
@@ -110,8 +119,8 @@ def _salvage(notes: _Notes) -> KeptWork | None:
 
 def _try_once(
     task: Task, setup: AttemptSetup, notes: _Notes, retries: int, kept: KeptWork | None
-) -> int:
-    """One sandbox, one agent, its grade. Returns how many of the retries the judge took."""
+) -> None:
+    """One sandbox, one agent, its grade; what comes of it is in ``notes``."""
     try:
         if kept is None:
             task_files(task)  # a missing asset is found before a sandbox is paid for
@@ -123,10 +132,9 @@ def _try_once(
                 _work(sandbox, task, setup, notes)
             else:
                 _take_up(sandbox, kept, notes)
-            if notes.fatal:
-                return 0
-            with notes.stage("grade"):
-                return _grade(sandbox, task, setup, notes, retries)
+            if not notes.fatal:
+                with notes.stage("grade"):
+                    _grade(sandbox, task, setup, notes, retries)
         finally:
             with notes.stage("close"):
                 sandbox.close()
@@ -134,7 +142,6 @@ def _try_once(
         notes.issues.append(Issue("FATAL", "asset_missing", str(error)))
     except SandboxFailure as error:
         notes.issues.append(Issue("FATAL", "sandbox", str(error)))
-    return 0
 
 
 def _work(sandbox: Sandbox, task: Task, setup: AttemptSetup, notes: _Notes) -> None:
@@ -162,16 +169,15 @@ def _take_up(sandbox: Sandbox, kept: KeptWork, notes: _Notes) -> None:
         notes.workspace = restore_workspace(sandbox, kept.archive, kept.workspace)
 
 
-def _grade(sandbox: Sandbox, task: Task, setup: AttemptSetup, notes: _Notes, retries: int) -> int:
+def _grade(sandbox: Sandbox, task: Task, setup: AttemptSetup, notes: _Notes, retries: int) -> None:
     """Grade, asking a failed judge again: the agent's work is paid for and stays as it is."""
     assert notes.run is not None
     assert notes.workspace is not None
     settings = setup.settings
     judge = _inside(setup.environment, setup.judge)
     deadline = settings.evaluation_timeout and time.monotonic() + settings.evaluation_timeout
-    grade: Grade | None = None
-    for asked in range(retries + 1):
-        grade = grading.grade(
+    while True:
+        notes.grade = grade = grading.grade(
             sandbox,
             task,
             notes.workspace.path,
@@ -181,16 +187,16 @@ def _grade(sandbox: Sandbox, task: Task, setup: AttemptSetup, notes: _Notes, ret
             timeout=deadline and max(deadline - time.monotonic(), 0.001),
             check_timeout=settings.check_timeout,
             transcript_limit=settings.judge_transcript_limit,
-            previous=grade,
+            previous=notes.grade,
         )
-        last = asked == retries or grade.score is not None or _hopeless(grade.issues)
-        if last or (deadline and time.monotonic() >= deadline):
+        wait = backoff(notes.asked_again, grade.retry_after)
+        spent = notes.asked_again == retries or (deadline and time.monotonic() + wait >= deadline)
+        if grade.score is not None or spent or _hopeless(grade.issues):
             break
-        setup.sleep(_backoff(asked, grade))
-    assert grade is not None
-    notes.grade = grade
+        setup.sleep(wait)
+        notes.asked_again += 1
+    notes.graded = True
     notes.issues += grade.issues
-    return asked
 
 
 def _open(task: Task, setup: AttemptSetup) -> Sandbox:
@@ -215,14 +221,18 @@ def _hopeless(issues: Sequence[Issue]) -> bool:
     return any(issue.code in _LASTING for issue in issues)
 
 
-def _backoff(tried: int, grade: Grade | None) -> float:
-    """Seconds before the next try: what the endpoint asked for, or 1, 2, 4 ... up to 60."""
-    asked = grade.retry_after if grade else None
+def backoff(tried: int, asked: float | None) -> float:
+    """Seconds before the next try: what the endpoint asked for, or 1, 2, 4 ...; at most 60."""
     return min(asked if asked is not None else 2.0**tried, 60.0)
 
 
 def _result(
-    task: Task, attempt: int, setup: AttemptSetup, notes: _Notes, failed: list[_Notes]
+    task: Task,
+    attempt: int,
+    setup: AttemptSetup,
+    notes: _Notes,
+    failed: list[_Notes],
+    earlier: Sequence[Mapping[str, Any]],
 ) -> TaskResult:
     return make_result(
         task,
@@ -235,12 +245,16 @@ def _result(
         started=notes.started,
         seconds=notes.seconds,
         earlier=[
-            {
-                "issues": list(one.issues),
-                # work that a later try took up is counted there
-                "usage": one.run.usage if one.run and one.run is not notes.run else None,
-            }
-            for one in failed
+            *earlier,
+            *(
+                {
+                    "issues": one.issues,
+                    # work that a later try took up is counted there
+                    "usage": one.run.usage if one.run and one.run is not notes.run else None,
+                    "judge_usage": one.grade.judge_usage if one.grade else None,
+                }
+                for one in failed
+            ),
         ],
         keys={"run_id": setup.run_id, "model": setup.model_id},
         redactor=setup.redactor,

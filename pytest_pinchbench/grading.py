@@ -19,7 +19,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from pytest_pinchbench.harnesses import Usage
+from pytest_pinchbench.harnesses import Usage, sum_usage
 from pytest_pinchbench.issues import Issue
 from pytest_pinchbench.redaction import Redactor
 
@@ -115,7 +115,9 @@ def grade(
     if result is None:
         issue = Issue("FATAL", "grader", problem)
         return Grade(None, _MAX_SCORE, {}, "", (issue,), {}, {}, None, seconds)
-    usage = result["judge_usage"] and Usage(**result["judge_usage"])
+    spent = [previous.judge_usage] if previous and previous.judge_usage else []
+    if result["judge_usage"]:
+        spent.append(Usage(**result["judge_usage"]))
     return Grade(
         score=result["score"],
         max_score=_MAX_SCORE,
@@ -124,23 +126,34 @@ def grade(
         issues=tuple(Issue(**issue) for issue in result["issues"]),
         debug=result["debug"],
         parts=result["parts"],
-        judge_usage=_sum(previous.judge_usage, usage) if previous else usage,
+        judge_usage=sum_usage(spent) if spent else None,
         seconds=seconds,
     )
 
 
-def check_endpoint(sandbox: Sandbox, spec: ModelSpec, *, timeout: float = 30.0) -> str | None:
-    """One tiny request from inside the sandbox, before any agent has run.
+@dataclass(frozen=True)
+class EndpointProblem:
+    """Why an endpoint did not answer, in its own words, and what to check."""
 
-    None when the endpoint answers, else what is wrong, with the endpoint's own words and what
-    to check. ``spec.params`` go along as they would with a judge.
+    words: str
+    passing: bool = False
+    """It may answer soon (429, 5xx), ``retry_after`` seconds from now if it said so."""
+    retry_after: float | None = None
+
+
+def check_endpoint(
+    sandbox: Sandbox, spec: ModelSpec, *, timeout: float = 30.0
+) -> EndpointProblem | None:
+    """One tiny request from inside the sandbox, before any agent has run; None when the
+    endpoint answers. ``spec.params`` go along as they would with a judge.
     """
     order = {"check_endpoint": _spec(spec), "timeout": timeout}
     result, problem = _ask_grader(sandbox, order, spec, timeout)
     if result is None:
-        return problem
-    found: str | None = result["problem"]
-    return found
+        return EndpointProblem(problem)
+    if result["problem"] is None:
+        return None
+    return EndpointProblem(result["problem"], result["passing"], result["retry_after"])
 
 
 def _spec(spec: ModelSpec) -> dict[str, Any]:
@@ -166,7 +179,7 @@ def _ask_grader(
         timeout=timeout + _MARGIN,
     )
     for line in done.stdout.splitlines():
-        if line.startswith(nonce.encode() + b" "):
+        if line.startswith(nonce.encode() + b" ") and line.endswith(b"}"):
             result: dict[str, Any] = json.loads(line[len(nonce) + 1 :])
             return result, ""
     if done.timed_out:
@@ -193,18 +206,3 @@ def archive() -> bytes:
         for name, data in sorted(contents.items()):
             pyz.writestr(zipfile.ZipInfo(name), data)  # ZipInfo's date is 1980, not today
     return buffer.getvalue()
-
-
-def _sum(before: Usage | None, now: Usage | None) -> Usage | None:
-    if before is None or now is None:
-        return before or now
-    costs = [usage.cost_usd for usage in (before, now) if usage.cost_usd is not None]
-    return Usage(
-        input_tokens=before.input_tokens + now.input_tokens,
-        output_tokens=before.output_tokens + now.output_tokens,
-        cache_read_tokens=before.cache_read_tokens + now.cache_read_tokens,
-        cache_write_tokens=before.cache_write_tokens + now.cache_write_tokens,
-        total_tokens=before.total_tokens + now.total_tokens,
-        cost_usd=sum(costs) if costs else None,
-        request_count=before.request_count + now.request_count,
-    )

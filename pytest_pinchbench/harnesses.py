@@ -6,7 +6,7 @@ the entry point names is called with the run's ``Settings`` and returns a :class
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -31,6 +31,17 @@ class Usage:
     total_tokens: int = 0
     cost_usd: float | None = None
     request_count: int = 0
+
+
+def sum_usage(spent: Sequence[Usage]) -> Usage:
+    """The total; the cost is None where no summand has one."""
+    costs = [usage.cost_usd for usage in spent if usage.cost_usd is not None]
+    total = {
+        name: sum(getattr(usage, name) for usage in spent)
+        for name in Usage.__dataclass_fields__
+        if name != "cost_usd"
+    }
+    return Usage(**total, cost_usd=sum(costs) if costs else None)
 
 
 @dataclass(frozen=True)

@@ -117,11 +117,12 @@ class TaskItem(pytest.Function):
 
 def check_pass_mark(pinchbench_result: Record, request: pytest.FixtureRequest) -> None:
     """The body of every item: its score against the pass mark."""
+    from pytest_pinchbench.scores import TOLERANCE
     from pytest_pinchbench.summary import shortfall
 
     run = request.config.stash[RUN]
     score = pinchbench_result["metrics"]["score"]
-    if score < run.settings.pass_mark:
+    if score < run.settings.pass_mark - TOLERANCE:
         pytest.fail(shortfall(pinchbench_result, run.settings.pass_mark), pytrace=False)
 
 

@@ -182,7 +182,9 @@ def moment(value: Any) -> datetime | None:
         if isinstance(value, str):
             # Python 3.10 does not read the Z
             stamp = datetime.fromisoformat(value.replace("Z", "+00:00"))
-            return stamp if stamp.tzinfo else stamp.replace(tzinfo=timezone.utc)
+            if stamp.tzinfo is None:
+                return stamp.replace(tzinfo=timezone.utc)
+            return stamp.astimezone(timezone.utc)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return datetime.fromtimestamp(value / 1000, timezone.utc)
     except (ValueError, OverflowError, OSError):

@@ -19,7 +19,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_pinchbench.harnesses import AgentRun, Usage
+from pytest_pinchbench.harnesses import AgentRun, Usage, sum_usage
 from pytest_pinchbench.issues import RUN_ENDERS, Issue, PinchBenchError
 from pytest_pinchbench.workspace import Workspace
 
@@ -35,6 +35,10 @@ TRAJECTORY = "trajectory.json"
 AGENT_STDOUT = "agent.stdout.txt"
 AGENT_STDERR = "agent.stderr.txt"
 WORKSPACE = "workspace.tar.gz"
+
+# what tells records apart, and leads to their files, is no secret, whatever words are in it
+_FIXED = ["schema_version", "task_id", "category", "grading_type", "status"]
+_FIXED += ["trajectory", "artifacts"]
 
 # a lone surrogate, which a model can produce, has no UTF-8: it stays the escape JSON has
 _LENIENT = ("utf-8", "backslashreplace")
@@ -89,6 +93,8 @@ def make_result(
     score = grade.score if grade is not None and valid else None
     spent = [run.usage] if run else []
     spent += [one["usage"] for one in earlier if one["usage"]]
+    judged = [grade.judge_usage] if grade and grade.judge_usage else []
+    judged += [one["judge_usage"] for one in earlier if one["judge_usage"]]
     files: dict[str, bytes] = {}
     if run is not None:
         lines = (json.dumps(redactor.json(event), ensure_ascii=False) for event in run.transcript)
@@ -116,7 +122,7 @@ def make_result(
         },
         "issues": [asdict(issue) for issue in issues],
         "usage": asdict(sum_usage(spent)),
-        "judge_usage": asdict(grade.judge_usage) if grade and grade.judge_usage else None,
+        "judge_usage": asdict(sum_usage(judged)) if judged else None,
         "execution_time": round(run.execution_time, 3) if run else None,
         "started_at": iso_time(started),
         "finished_at": iso_time(time.time()),
@@ -125,6 +131,7 @@ def make_result(
             {
                 "issues": [asdict(issue) for issue in one["issues"]],
                 "usage": asdict(one["usage"]) if one["usage"] else None,
+                "judge_usage": asdict(one["judge_usage"]) if one["judge_usage"] else None,
             }
             for one in earlier
         ],
@@ -143,7 +150,8 @@ def make_result(
         },
         "meta": {"benchmark": {"scoring": _scoring(grade)}},
     }
-    return TaskResult(redactor.json(record), files)
+    fixed = {name: record[name] for name in (*keys, *_FIXED)}
+    return TaskResult({**redactor.json(record), **fixed}, files)
 
 
 def _scoring(grade: Grade | None) -> Record | None:
@@ -166,17 +174,6 @@ def cost_of(record: Record) -> float:
     """Dollars that an attempt cost, its judge included, as far as prices are known."""
     spent = [record["usage"], record["judge_usage"] or {}]
     return sum(usage.get("cost_usd") or 0.0 for usage in spent)
-
-
-def sum_usage(spent: Sequence[Usage]) -> Usage:
-    """The total; the cost is None where no summand has one."""
-    costs = [usage.cost_usd for usage in spent if usage.cost_usd is not None]
-    total = {
-        name: sum(getattr(usage, name) for usage in spent)
-        for name in Usage.__dataclass_fields__
-        if name != "cost_usd"
-    }
-    return Usage(**total, cost_usd=sum(costs) if costs else None)
 
 
 def iso_time(seconds: float) -> str:
@@ -219,9 +216,54 @@ class KeptWork:
     """What an earlier attempt left: enough to grade it again."""
 
     run: AgentRun
-    archive: bytes
+    archive: bytes | None
+    """The workspace; None where the grade does not look at it."""
     workspace: str
     """Its path below the sandbox's workspace root."""
+
+
+class WorkMissing(PinchBenchError):
+    """An earlier attempt's work cannot be graded again: a part of it is not there."""
+
+
+def not_regraded(record: Record, why: str) -> Record:
+    """The record of an attempt that was to be graded again, and cannot be: no score of today's
+    judge and checks, and so none.
+    """
+    message = f"it cannot be graded again: {why}; its score of then is in the earlier run"
+    issues = [*agent_issues(record), Issue("FATAL", "work_missing", message)]
+    return {
+        **record,
+        "status": "invalid",
+        "metrics": {"score": None, "passed": None},
+        "issues": [asdict(issue) for issue in issues],
+    }
+
+
+def tries(record: Record, *, taken_up: bool) -> list[dict[str, Any]]:
+    """What an invalid record stands for, as the tries before a next one (``make_result``).
+
+    ``taken_up``: its agent's work is graded again, and is counted there. Its sums cover the
+    tries before it.
+    """
+    usage = None if taken_up else Usage(**record["usage"])
+    judged = Usage(**record["judge_usage"]) if record["judge_usage"] else None
+    before = [(one["issues"], None, None) for one in record["retried"]]
+    return [
+        {
+            "issues": [Issue(**issue) for issue in issues],
+            "usage": used,
+            "judge_usage": used_by_judge,
+        }
+        for issues, used, used_by_judge in [*before, (record["issues"], usage, judged)]
+    ]
+
+
+def agent_issues(record: Record) -> tuple[Issue, ...]:
+    """What went wrong before the grading."""
+    scoring = record["meta"]["benchmark"]["scoring"]
+    of_grading = scoring["issues"] if scoring else []
+    return tuple(Issue(**one) for one in record["issues"] if one not in of_grading)
 
 
 class RunDirectory:
@@ -262,11 +304,15 @@ class RunDirectory:
         write_json(path, description)
 
     def copy_from(self, source: RunDirectory, record: Record) -> Record:
-        """Take an attempt over from another run as it is."""
+        """Take an attempt's files over from another run, with this record."""
         folder = self.attempt_dir(record["task_id"], record["attempt"])
         shutil.copytree(
-            source.attempt_dir(record["task_id"], record["attempt"]), folder, dirs_exist_ok=True
+            source.attempt_dir(record["task_id"], record["attempt"]),
+            folder,
+            ignore=shutil.ignore_patterns("result.json"),
+            dirs_exist_ok=True,
         )
+        write_json(folder / "result.json", record)
         return record
 
     def write(self, result: TaskResult) -> Path:
@@ -283,25 +329,33 @@ class RunDirectory:
         return read_record(self.attempt_dir(task_id, attempt) / "result.json")
 
     def kept_work(self, record: Record) -> KeptWork | None:
-        """What the agent of an attempt left, or None where it is not whole: there was no
-        agent, it failed, or its workspace was not kept.
+        """What the agent of an attempt left; None where there is nothing to grade, since
+        there was no agent, or it failed. Raises ``WorkMissing`` where it is not whole.
         """
+        folder = self.attempt_dir(record["task_id"], record["attempt"])
+        try:
+            return self._kept_work(folder, record)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise WorkMissing(f"{folder} is damaged: {type(error).__name__}: {error}") from None
+
+    def _kept_work(self, folder: Path, record: Record) -> KeptWork | None:
         artifacts = record["artifacts"]
         execution = artifacts["harness_execution"]
-        scoring = record["meta"]["benchmark"]["scoring"]
-        of_grading = scoring["issues"] if scoring else []
-        issues = tuple(Issue(**one) for one in record["issues"] if one not in of_grading)
-        fatal = any(issue.severity == "FATAL" for issue in issues)
-        if execution is None or artifacts["workspace"] is None or fatal:
+        issues = agent_issues(record)
+        if execution is None or any(issue.severity == "FATAL" for issue in issues):
             return None
-        folder = self.attempt_dir(record["task_id"], record["attempt"])
+        archive = None
+        if record["grading_type"] != "llm_judge":  # a judge reads no workspace
+            if artifacts["workspace"] is None:
+                raise WorkMissing(f"the workspace of {folder} was not kept")
+            archive = (folder / artifacts["workspace"]).read_bytes()
 
         def text(name: str) -> str:
             return (folder / name).read_text(encoding="utf-8")
 
         run = AgentRun(
             transcript=tuple(
-                json.loads(line) for line in text(execution["transcript"]).splitlines()
+                json.loads(line) for line in text(execution["transcript"]).split("\n") if line
             ),
             trajectory=json.loads(text(record["trajectory"])),
             usage=Usage(**record["usage"]),
@@ -313,7 +367,6 @@ class RunDirectory:
             version=execution["version"],
             issues=issues,
         )
-        archive = (folder / artifacts["workspace"]).read_bytes()
         return KeptWork(run, archive, Workspace(artifacts["workspace_path"]).relative)
 
     def records(self) -> list[Record]:

@@ -10,10 +10,10 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -25,12 +25,16 @@ from pytest_pinchbench.results import (
     RUN_SCHEMA,
     Record,
     RunDirectory,
+    WorkMissing,
     cost_of,
     iso_time,
+    not_regraded,
+    tries,
     user_properties,
 )
+from pytest_pinchbench.scores import TOLERANCE
 from pytest_pinchbench.suite import load_suite, resolve_skill_dir, select, suite_commit
-from pytest_pinchbench.summary import Outcome, official_score, summary_lines
+from pytest_pinchbench.summary import Outcome, official_score, printable, summary_lines
 
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, Sandbox
@@ -101,7 +105,7 @@ class Run:
         if settings.resume is not None:
             run.directory = find_run(settings.resume, results_dir, settings.model.id, here)
             earlier = describe(run.directory.path)
-            wanted = identity(settings, run.suites.roots())
+            wanted = run.redactor.json(identity(settings, run.suites.roots()))
             refuse_differences(str(run.directory.path), earlier["identity"], wanted)
             run.run_id = earlier["run_id"]
             run.directory.finish()  # what a killed run left of itself
@@ -219,7 +223,7 @@ class Run:
             record = directory.read(task.id, item.attempt)
             if record is None or record["metrics"]["score"] is None:
                 self._mind_the_budget(item.session)
-                record = work.attempt(task, item.attempt)
+                record = work.attempt(task, item.attempt, record)
         except RUN_ENDERS as error:
             why = self.redactor.text(str(error))
             insane = isinstance(error, SanityFailed)
@@ -311,8 +315,7 @@ class Run:
         score = official_score(self.outcomes())
         if score is None:
             return False, f"Gate        not met: no official mean to hold against {mark:g}"
-        # a mean of 0.8 may be a float just below it
-        met = score.mean >= mark - 1e-9
+        met = score.mean >= mark - TOLERANCE
         verdict = "met" if met else "not met"
         return met, f"Gate        {verdict}: mean {score.mean:.4f}, required {mark:g}"
 
@@ -379,7 +382,7 @@ class Run:
 
     def say(self, message: str) -> None:
         """A line for the user, now, past pytest's capturing and from any process."""
-        line = self.redactor.text(f"pinchbench: {message}")
+        line = printable(self.redactor.text(f"pinchbench: {message}"))
         manager = self.config.pluginmanager
         reporter = manager.get_plugin("terminalreporter")
         capture = manager.get_plugin("capturemanager")
@@ -404,21 +407,34 @@ class Work:
     harness: Harness
     judge: ModelSpec | None
 
-    def attempt(self, task: Task, attempt: int) -> Record:
-        """Run one attempt and write its record as soon as it exists. Raises ``RUN_ENDERS``."""
+    def attempt(self, task: Task, attempt: int, invalid: Record | None) -> Record:
+        """Run one attempt and write its record as soon as it exists. Raises ``RUN_ENDERS``.
+
+        ``invalid``: the record that it has so far. Where its agent's work is there, and only
+        the judge failed, say, that work is graded, and not paid for again.
+        """
         from pytest_pinchbench.attempt import AttemptSetup, run_attempt
 
-        assert self.run.directory is not None
-        kept, source = None, self.run.regraded
-        if source is None:
-            self.harness.prepare(self.environment)
-        else:
-            earlier = source.read(task.id, attempt)
-            assert earlier is not None  # or the item would have been deselected
-            kept = source.kept_work(earlier)
+        directory, source = self.run.directory, self.run.regraded
+        assert directory is not None
+        earlier: list[dict[str, Any]] = []
+        if source is not None:
+            found = source.read(task.id, attempt)
+            assert found is not None  # or the item would have been deselected
+            try:
+                kept = source.kept_work(found)
+            except WorkMissing as error:
+                return directory.copy_from(source, not_regraded(found, str(error)))
             if kept is None:
-                # nothing to grade: the agent failed, or its workspace was not kept
-                return self.run.directory.copy_from(source, earlier)
+                return directory.copy_from(source, found)
+        else:
+            kept = None
+            if invalid is not None:
+                with contextlib.suppress(WorkMissing):
+                    kept = directory.kept_work(invalid)
+                earlier = tries(invalid, taken_up=kept is not None)
+            if kept is None:
+                self.harness.prepare(self.environment)
         setup = AttemptSetup(
             self.settings,
             self.environment,
@@ -429,8 +445,8 @@ class Work:
             self.run.model_id,
             before_agent=self._check_endpoints,
         )
-        result = run_attempt(task, attempt, setup, kept)
-        self.run.directory.write(result)
+        result = run_attempt(task, attempt, setup, kept, earlier)
+        directory.write(result)
         return result.record
 
     def sanity(self, item: TaskItem) -> None:
@@ -439,7 +455,7 @@ class Work:
         task = item.pinchbench_task
         record = self.run.directory.read(task.id, item.attempt)
         if record is None or record["metrics"]["score"] is None:
-            record = self.attempt(task, item.attempt)
+            record = self.attempt(task, item.attempt, record)
         if not record["metrics"]["score"]:
             outcome = "scored 0" if record["status"] == "scored" else "is invalid"
             raise SanityFailed(
@@ -453,10 +469,33 @@ class Work:
         once = self.run.directory.once
         if self.settings.model_check and self.run.regraded is None:
             model = replace(self.settings.model, params={})  # they are for OpenClaw
-            once("model", _endpoint_check("model", sandbox, model, self.environment))
+            once("model", lambda: self._check_endpoint("model", sandbox, model))
         judge = self.judge
         if self.settings.judge_check and judge is not None and needs_judge(self.session.items):
-            once("judge", _endpoint_check("judge", sandbox, judge, self.environment))
+            once("judge", lambda: self._check_endpoint("judge", sandbox, judge))
+
+    def _check_endpoint(self, what: str, sandbox: Sandbox, spec: ModelSpec) -> None:
+        """Raises ``EndpointUnusable``, where it is only busy after the retries."""
+        from pytest_pinchbench.attempt import backoff
+        from pytest_pinchbench.grading import check_endpoint
+
+        if spec.base_url is None:
+            return
+        inside = replace(spec, base_url=self.environment.url_inside(spec.base_url))
+        problem = check_endpoint(sandbox, inside)
+        for tried in range(self.settings.retries):
+            if problem is None or not problem.passing:
+                break
+            time.sleep(backoff(tried, problem.retry_after))
+            problem = check_endpoint(sandbox, inside)
+        if problem is None:
+            return
+        raise EndpointUnusable(
+            self.run.redactor.text(
+                f"the {what} {spec.id} at {spec.base_url} cannot be used: {problem.words}\n"
+                f"No agent has run. --pinchbench-{what}-check=no starts without this request."
+            )
+        )
 
 
 def _sanity_item(session: pytest.Session) -> TaskItem | None:
@@ -464,25 +503,6 @@ def _sanity_item(session: pytest.Session) -> TaskItem | None:
 
     items = (item for item in session.items if isinstance(item, TaskItem))
     return next((item for item in items if item.is_sanity), None)
-
-
-def _endpoint_check(
-    what: str, sandbox: Sandbox, spec: ModelSpec, environment: Environment
-) -> Callable[[], None]:
-    def check() -> None:
-        from pytest_pinchbench.grading import check_endpoint
-
-        if spec.base_url is None:
-            return
-        inside = replace(spec, base_url=environment.url_inside(spec.base_url))
-        problem = check_endpoint(sandbox, inside)
-        if problem:
-            raise EndpointUnusable(
-                f"the {what} {spec.id} at {spec.base_url} cannot be used: {problem}\n"
-                f"No agent has run. --pinchbench-{what}-check=no starts without this request."
-            )
-
-    return check
 
 
 def _short_path(path: Path, start: Path) -> str:

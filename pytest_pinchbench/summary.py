@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pytest_pinchbench.reports import formats
 from pytest_pinchbench.results import Record
 
 WIDTH = 80
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,9 @@ def _task_table(outcomes: Sequence[Outcome]) -> Iterable[str]:
     for name, outcome in zip(names, outcomes, strict=True):
         record = outcome.record
         if record is None:
-            why = textwrap.shorten(outcome.why_missing, WIDTH - width - 11, placeholder=" ...")
+            # an id may take the whole line
+            room = max(WIDTH - width - 11, 20)
+            why = textwrap.shorten(printable(outcome.why_missing), room, placeholder=" ...")
             yield f"{name:{width}}  {'-':>7}  {why}"
             continue
         tokens = record["usage"]["total_tokens"]
@@ -87,14 +91,19 @@ def _issue_lines(issue: dict[str, str]) -> list[str]:
 
 
 def _category_table(records: Sequence[Record]) -> Iterable[str]:
-    categories = scores.by_category(records)
-    width = max(len(name) for name in [*categories, "category"])
-    yield f"{'category':{width}}  {'tasks':>5}  {'score':>7}  {'passed':>6}"
-    for name, score in categories.items():
-        yield (
-            f"{name:{width}}  {score.tasks:>5}  {formats.score(score.mean):>7}  "
-            f"{score.pass_rate:>6.0%}"
-        )
+    rows = [("category", "tasks", "score", "passed")]
+    for name, group in scores.by_category(records).items():
+        score = scores.overall(group)
+        tasks = len({record["task_id"] for record in group})
+        valid = score.tasks if score else 0
+        counted = str(tasks) if valid == tasks else f"{valid} of {tasks}"
+        if score is None:
+            rows.append((name, counted, "none", "-"))
+        else:
+            rows.append((name, counted, formats.score(score.mean), f"{score.pass_rate:.0%}"))
+    names, counts = (max(len(row[column]) for row in rows) for column in (0, 1))
+    for name, counted, mean, passed in rows:
+        yield f"{name:{names}}  {counted:>{counts}}  {mean:>7}  {passed:>6}"
 
 
 def _totals(
@@ -150,12 +159,16 @@ def shortfall(record: Record, pass_mark: float) -> str:
     """Why an item failed: its score against the mark, and the criteria with what they gave."""
     scoring = record["meta"]["benchmark"]["scoring"]
     lines = [f"score {formats.score(record['metrics']['score'])}, pass mark {pass_mark:g}"]
-    breakdown = scoring["breakdown"]
-    width = max((len(name) for name in breakdown), default=0)
+    parts = scoring["parts"]
+    if len(parts) > 1:
+        width = max(map(len, parts))
+        lines += [
+            f"  {name:{width}}  {part['score']:.3f}  weight {part['weight']:g}"
+            for name, part in parts.items()
+        ]
+    breakdown = {" ".join(name.split()): value for name, value in scoring["breakdown"].items()}
+    width = max(map(len, breakdown), default=0)
     lines += [f"  {name:{width}}  {value:.3f}" for name, value in breakdown.items()]
-    weights = scoring["parts"].get("weights")
-    if weights:
-        lines.append("  weights: " + ", ".join(f"{name} {w:g}" for name, w in weights.items()))
     if scoring["notes"]:
         lines += textwrap.wrap(
             f"notes: {scoring['notes']}", WIDTH, initial_indent="  ", subsequent_indent="    "
@@ -174,9 +187,14 @@ def why_invalid(record: Record) -> str:
     return "\n".join(_no_commands(lines))
 
 
+def printable(text: str) -> str:
+    """What an agent, a judge or an endpoint said, without what a terminal would act on."""
+    return _CONTROLS.sub("?", text)
+
+
 def _no_commands(lines: Iterable[str]) -> Iterable[str]:
     """Keep what a model or an endpoint said from being taken for a command of the CI that
     reads the log (GitHub acts on a line that begins with ``::`` or ``##[``).
     """
-    for line in lines:
+    for line in map(printable, lines):
         yield f"| {line}" if line.lstrip().startswith(("::", "##[")) else line

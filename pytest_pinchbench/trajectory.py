@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 from pytest_pinchbench import messages as read
@@ -124,4 +124,4 @@ def _milliseconds(start: datetime | None, end: datetime | None) -> int | None:
 def _iso(moment: datetime | None) -> str | None:
     if moment is None:
         return None
-    return moment.astimezone(timezone.utc).isoformat(timespec="milliseconds")
+    return moment.isoformat(timespec="milliseconds")

@@ -67,7 +67,8 @@ def task_files(task: Task) -> dict[str, bytes]:
     return files
 
 
-# Runs in the sandbox. A link is kept as a link; what cannot be read is left out.
+# Runs in the sandbox. A link is kept as a link; left out is what may not be read, and what is
+# neither file nor folder.
 _ARCHIVE = """
 import gzip, os, sys, tarfile
 root, limit = sys.argv[1], int(sys.argv[2])
@@ -79,22 +80,28 @@ for folder, _, names in os.walk(root):
         if total > limit:
             sys.exit(3)
 def plain(info):
-    return info if info.isfile() or info.isdir() or info.issym() else None
+    mode = os.R_OK | os.X_OK if info.isdir() else os.R_OK
+    readable = info.issym() or os.access(os.path.join(root, info.name), mode)
+    kind = info.isfile() or info.isdir() or info.issym() or info.islnk()
+    return info if readable and kind else None
 with gzip.GzipFile(fileobj=sys.stdout.buffer, mode="wb", compresslevel=1, mtime=0) as stream:
     with tarfile.open(fileobj=stream, mode="w|") as archive:
         archive.add(root, arcname=".", filter=plain)
 """
 
 _RESTORE = """
-import os, sys, tarfile
+import os, sys, tarfile, zlib
 root = sys.argv[1]
 os.makedirs(root, exist_ok=True)
-with tarfile.open(fileobj=sys.stdin.buffer, mode="r|gz") as archive:
-    archive.extraction_filter = getattr(tarfile, "tar_filter", lambda member, path: member)
-    for member in archive:
-        member.uid, member.gid = os.getuid(), os.getgid()
-        member.uname = member.gname = ""
-        archive.extract(member, root)
+try:
+    with tarfile.open(fileobj=sys.stdin.buffer, mode="r|gz") as archive:
+        archive.extraction_filter = getattr(tarfile, "tar_filter", lambda member, path: member)
+        for member in archive:
+            member.uid, member.gid = os.getuid(), os.getgid()
+            member.uname = member.gname = ""
+            archive.extract(member, root)
+except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+    sys.exit(str(error))
 """
 
 
@@ -120,9 +127,15 @@ def archive_workspace(
     return done.stdout, None
 
 
-def restore_workspace(sandbox: Sandbox, archive: bytes, relative: str) -> Workspace:
-    """Unpack an archive below the sandbox's workspace root. Raises ``SandboxFailure``."""
+def restore_workspace(sandbox: Sandbox, archive: bytes | None, relative: str) -> Workspace:
+    """Unpack an archive below the sandbox's workspace root; without one, an empty workspace.
+
+    Raises ``SandboxFailure``.
+    """
     workspace = Workspace(posixpath.join(sandbox.workspace_root, relative))
+    if archive is None:
+        sandbox.write({workspace.path: None})
+        return workspace
     argv = [sandbox.python, "-I", "-S", "-c", _RESTORE, workspace.path]
     done = sandbox.exec(argv, stdin=archive, timeout=120)
     if done.exit_code != 0 or done.timed_out:

@@ -10,8 +10,13 @@ from shell_agent import ShellAgent
 from pytest_pinchbench.attempt import AttemptSetup, run_attempt
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe
 from pytest_pinchbench.environments.local import LocalEnvironment
+from pytest_pinchbench.grading import Grade
+from pytest_pinchbench.harnesses import Usage
+from pytest_pinchbench.issues import Issue
+from pytest_pinchbench.options import ModelSpec
 from pytest_pinchbench.redaction import Redactor
 
+JUDGE = ModelSpec("judge", base_url="http://127.0.0.1:1/v1")
 CHECK = """
 def grade(transcript, workspace_path):
     from pathlib import Path
@@ -44,19 +49,21 @@ def attempt(tmp_path, pytester):
     environment = FailingEnvironment(EnvironmentSetup(recipe, "run", tmp_path / "data"))
     log = tmp_path / "ran.log"
 
-    def run(lost_at, retries=1):
+    def run(lost_at="", *options, retries=1, judge=None, sleep=lambda seconds: None, **task):
         environment.lost_at = lost_at
         setup = AttemptSetup(
-            settings=settings_of(pytester, "--model=m", f"--pinchbench-retries={retries}"),
+            settings=settings_of(
+                pytester, "--model=m", f"--pinchbench-retries={retries}", *options
+            ),
             environment=environment,
             harness=ShellAgent({"task_a": f"echo x >> {log}; touch made.txt"}),
-            judge=None,
+            judge=judge,
             redactor=Redactor([]),
             run_id="run",
             model_id="m",
-            sleep=lambda seconds: None,
+            sleep=sleep,
         )
-        result = run_attempt(make_task("task_a", automated_checks=CHECK), 1, setup)
+        result = run_attempt(make_task("task_a", automated_checks=CHECK, **task), 1, setup)
         return result.record, log.read_text().count("x")
 
     return run
@@ -88,3 +95,95 @@ def test_without_a_retry_a_lost_sandbox_is_no_score(attempt):
     record, _ = attempt(lost_at=".pyz", retries=0)
     assert record["metrics"]["score"] is None
     assert record["issues"][-1]["code"] == "sandbox"
+
+
+BUSY = Issue("FATAL", "judge_http", "the judge failed: HTTP 529: busy")
+
+
+def graded(score, *issues, retry_after=None):
+    parts = {"llm_judge": {"debug": {"retry_after": retry_after}}}
+    usage = Usage(total_tokens=10, request_count=1)
+    return Grade(score, 1.0, {}, "", issues, {}, parts, usage, 0.1)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What the grader was asked each time; ``asked.answers`` are its grades, in turn."""
+
+    class Asked(list):
+        def __init__(self):
+            self.answers = [graded(1.0)]
+
+        def grade(self, sandbox, task, workspace, transcript, **options):
+            self.append(options)
+            answer = self.answers[min(len(self), len(self.answers)) - 1]
+            return answer(sandbox) if callable(answer) else answer
+
+    asked = Asked()
+    monkeypatch.setattr("pytest_pinchbench.attempt.grading.grade", asked.grade)
+    return asked
+
+
+def test_the_grader_is_given_what_the_options_say(attempt, asked):
+    attempt(
+        "",
+        "--pinchbench-judge-timeout=11",
+        "--pinchbench-check-timeout=22",
+        "--pinchbench-transcript-limit=33000",
+        "--pinchbench-evaluation-timeout=44",
+        judge=JUDGE,
+    )
+    (options,) = asked
+    assert options["judge"].id == "judge"
+    assert options["judge_timeout"] == 11
+    assert options["check_timeout"] == 22
+    assert options["transcript_limit"] == 33000
+    assert 0 < options["timeout"] <= 44
+
+
+def test_without_an_evaluation_timeout_there_is_no_deadline(attempt, asked):
+    attempt()
+    assert asked[0]["timeout"] is None
+
+
+def test_the_judge_is_asked_again_after_what_it_asked_for_or_ever_longer(attempt, asked):
+    waits = []
+    asked.answers = [
+        graded(None, BUSY, retry_after=7.0),
+        graded(None, BUSY),
+        graded(None, BUSY),
+        graded(0.5),
+    ]
+    record, agents = attempt(retries=3, judge=JUDGE, sleep=waits.append)
+    assert waits == [7.0, 2.0, 4.0]
+    assert (record["metrics"]["score"], agents) == (0.5, 1)
+    assert [options["previous"] for options in asked] == [None, *asked.answers[:3]]
+
+
+def test_a_judge_that_cannot_be_asked_is_not_asked_again(attempt, asked):
+    asked.answers = [graded(None, Issue("FATAL", "judge_missing", "none is configured"))]
+    record, _ = attempt(retries=3)
+    assert len(asked) == 1
+    assert record["status"] == "invalid"
+
+
+def test_no_wait_goes_beyond_the_deadline_and_the_judges_words_are_kept(attempt, asked):
+    waits = []
+    asked.answers = [graded(None, BUSY, retry_after=50.0)]
+    record, _ = attempt(
+        "", "--pinchbench-evaluation-timeout=40", retries=3, judge=JUDGE, sleep=waits.append
+    )
+    assert waits == []
+    assert [issue["message"] for issue in record["issues"]] == [BUSY.message]
+
+
+def test_a_sandbox_lost_between_two_questions_costs_the_budget_what_was_asked(attempt, asked):
+    def lose(sandbox):
+        sandbox.close()
+        return sandbox.exec(["true"])
+
+    asked.answers = [graded(None, BUSY), lose, graded(None, BUSY), graded(0.5)]
+    record, agents = attempt(retries=2, judge=JUDGE)
+    assert len(asked) == 3  # one retry for the judge, one for the sandbox
+    assert (record["status"], agents) == ("invalid", 1)
+    assert record["judge_usage"]["request_count"] == 2

@@ -90,6 +90,63 @@ def test_a_failed_judge_is_no_score_and_a_regrade_asks_it_again(pytester, projec
     assert log.read_text() == "x\n"
 
 
+def newest(pytester):
+    return max((pytester.path / "pinchbench-results").glob("*/*"), key=lambda path: path.name)
+
+
+def test_a_resume_after_a_failed_judge_asks_it_again_and_pays_no_agent(
+    pytester, project, judged, judge
+):
+    log = pytester.path / "ran.log"
+    project({"task_b": f"echo x >> {log}; {GOOD}"}, task_b={"grading_type": "hybrid"})
+    judge.replies = [CHECKED, Reply(chat("I would rather not say."))]
+    judged().assert_outcomes(errors=1)
+    first = record(pytester)
+    judge.replies = [CHECKED, Reply(chat(json.dumps(VERDICT)))]
+    judged("--pinchbench-resume=latest").assert_outcomes(failed=1)
+    again = record(pytester)
+    assert again["metrics"]["score"] == pytest.approx(0.85)
+    assert log.read_text() == "x\n"
+    assert again["usage"] == first["usage"]
+    assert again["judge_usage"]["total_tokens"] == 240
+    assert again["retried"][0]["issues"] == first["issues"]
+
+
+def test_what_cannot_be_graded_again_has_no_score_of_then(pytester, project, judged, judge):
+    project(
+        {"task_a": GOOD, "task_c": GOOD},
+        task_a={"grading_type": "hybrid"},
+        task_c={"grading_type": "llm_judge"},
+    )
+    judged("--pinchbench-keep-workspace=no").assert_outcomes(failed=2)
+    judge.replies = [CHECKED, Reply(chat('{"total": 0.25}'))]
+    result = judged(f"--pinchbench-regrade={newest(pytester)}")
+    result.assert_outcomes(failed=1, errors=1)
+    result.stdout.fnmatch_lines(["*it cannot be graded again: the workspace of *was not kept*"])
+    new = newest(pytester)
+    scores = {
+        task: json.loads((new / task / "attempt-1" / "result.json").read_text())["metrics"]["score"]
+        for task in ("task_a", "task_c")
+    }
+    assert scores == {"task_a": None, "task_c": 0.25}
+
+
+def test_an_endpoint_that_is_busy_at_the_check_is_asked_again(project, judged, judge):
+    project({"task_b": GOOD}, task_b={"grading_type": "llm_judge"})
+    busy = Reply({"error": "busy"}, status=429, headers={"Retry-After": "0"})
+    judge.replies = [busy, busy, CHECKED, Reply(chat(json.dumps(VERDICT)))]
+    judged("--pinchbench-retries=2").assert_outcomes(failed=1)
+    assert len(judge.requests) == 4
+
+
+def test_a_shortfall_shows_what_each_part_of_a_hybrid_gave_and_its_weight(project, judged):
+    weights = {"automated": 0.6, "llm_judge": 0.4}
+    project({"task_b": HALF}, task_b={"grading_type": "hybrid", "grading_weights": weights})
+    judged().stdout.fnmatch_lines(
+        ["  automated  0.500  weight 0.6", "  llm_judge  0.700  weight 0.4"]
+    )
+
+
 def test_a_wrong_judge_key_stops_the_run_before_the_first_agent(pytester, project, judged, judge):
     log = pytester.path / "ran.log"
     project({"task_a": f"echo x >> {log}", "task_b": GOOD}, task_b={"grading_type": "llm_judge"})

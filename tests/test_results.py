@@ -8,13 +8,14 @@ import threading
 import pytest
 from records import make_run, record, result
 
-from pytest_pinchbench.harnesses import Usage
+from pytest_pinchbench.harnesses import Usage, sum_usage
 from pytest_pinchbench.issues import EndpointUnusable, Issue, SandboxFailure
 from pytest_pinchbench.results import (
     RunDirectory,
+    WorkMissing,
     read_record,
     safe_name,
-    sum_usage,
+    tries,
     user_properties,
 )
 
@@ -67,9 +68,14 @@ def test_text_without_utf8_is_kept_as_json_escapes(tmp_path):
 
 
 def test_every_try_is_paid_for():
-    failed = {"issues": [Issue("FATAL", "sandbox", "lost")], "usage": Usage(total_tokens=30)}
+    failed = {
+        "issues": [Issue("FATAL", "sandbox", "lost")],
+        "usage": Usage(total_tokens=30),
+        "judge_usage": Usage(total_tokens=7),
+    }
     outcome = record(earlier=(failed,))
     assert outcome["usage"]["total_tokens"] == 120 + 30
+    assert outcome["judge_usage"]["total_tokens"] == 7
     assert outcome["retried"][0]["issues"][0]["message"] == "lost"
 
 
@@ -132,3 +138,68 @@ def test_a_sandbox_that_fails_during_a_check_leaves_the_check_to_the_next(tmp_pa
 )
 def test_an_id_becomes_one_path_component(name, safe):
     assert safe_name(name) == safe
+
+
+@pytest.mark.parametrize("word", ["task", "score", "judge", "passed", "benchmark", "scored"])
+def test_a_key_that_is_a_word_of_ours_damages_no_record(tmp_path, word):
+    outcome = result("task_a", 0.5, secrets=(word,), run=make_run(stdout=f"the {word}"))
+    directory = RunDirectory.new(tmp_path, "m")
+    directory.write(outcome)
+    read = directory.read("task_a", 1)
+    assert dict(user_properties(read))["score"] == 0.5
+    assert (read["status"], read["task_id"]) == ("scored", "task_a")
+    stdout = directory.attempt_dir("task_a", 1) / read["artifacts"]["harness_execution"]["stdout"]
+    assert stdout.read_text() == "the [redacted]"
+
+
+def test_whatever_an_agent_put_into_its_arguments_is_kept(tmp_path):
+    deep = {"x": 1}
+    for _ in range(5000):
+        deep = {"deep": deep}
+    odd = {"nan": float("nan"), "infinite": float("-inf"), "huge": 10**5000, "deep": deep}
+    run = make_run(transcript=({"type": "message", "arguments": odd},), trajectory={"steps": [odd]})
+    directory = RunDirectory.new(tmp_path, "m")
+    folder = directory.write(result("task_a", 1.0, run=run))
+    for name in ("transcript.jsonl", "trajectory.json"):
+        json.loads((folder / name).read_text(), parse_constant=pytest.fail)
+
+
+def kept(tmp_path, **changes):
+    """A run directory with one attempt, and its record."""
+    directory = RunDirectory.new(tmp_path, "m")
+    words = "one line \u2028 two \x85 three \u2029 four"
+    outcome = result("task_a", 0.5, run=make_run(transcript=({"said": words},)), **changes)
+    outcome.record["artifacts"]["workspace_path"] = "/workspace/pinchbench/task_a/1"
+    directory.write(outcome)
+    return directory, outcome.record
+
+
+def test_a_conversation_with_line_separators_in_it_is_read_back(tmp_path):
+    directory, record = kept(tmp_path, grading_type="llm_judge")
+    work = directory.kept_work(record)
+    assert work.run.transcript == ({"said": "one line \u2028 two \x85 three \u2029 four"},)
+    assert work.archive is None  # a judge looks at no workspace
+
+
+def test_work_that_is_not_whole_says_what_is_missing(tmp_path):
+    directory, record = kept(tmp_path)
+    with pytest.raises(WorkMissing, match=r"the workspace of .*task_a.* was not kept"):
+        directory.kept_work(record)
+    directory, record = kept(tmp_path, grading_type="llm_judge")
+    (directory.attempt_dir("task_a", 1) / "transcript.jsonl").unlink()
+    with pytest.raises(WorkMissing, match=r"task_a/attempt-1 is damaged: .*transcript\.jsonl"):
+        directory.kept_work(record)
+    with pytest.raises(WorkMissing, match="is damaged: KeyError: 'artifacts'"):
+        directory.kept_work({"task_id": "task_a", "attempt": 1, "grading_type": "automated"})
+
+
+def test_the_tries_of_a_resumed_attempt_are_counted_once():
+    failed = {"issues": [], "usage": Usage(total_tokens=30), "judge_usage": Usage(total_tokens=7)}
+    invalid = record("task_a", None, earlier=(failed,))
+    again = record("task_a", 1.0, earlier=tuple(tries(invalid, taken_up=False)))
+    assert again["usage"]["total_tokens"] == 120 + 30 + 120
+    assert again["judge_usage"]["total_tokens"] == 7
+    assert len(again["retried"]) == 2
+    run = make_run(usage=Usage(**invalid["usage"]))
+    taken_up = record("task_a", 1.0, run=run, earlier=tuple(tries(invalid, taken_up=True)))
+    assert taken_up["usage"]["total_tokens"] == 120 + 30

@@ -26,6 +26,11 @@ def test_an_invalid_attempt_is_in_no_mean():
     assert scores.overall(records) == scores.Score(1.0, 1.0, 1)
 
 
+def test_a_task_with_an_invalid_attempt_is_in_no_mean():
+    records = [record("task_a", 1.0), record("task_b", 0.0), record("task_b", None, attempt=2)]
+    assert scores.overall(records) == scores.Score(1.0, 1.0, 1)
+
+
 def test_no_valid_record_gives_no_score():
     assert scores.overall([record("task_b", None)]) is None
     assert scores.overall([]) is None
@@ -37,7 +42,8 @@ def test_categories_have_scores_of_their_own():
         record("task_b", 0.5, category="writing"),
         record("task_c", 0.25, category="coding"),
     ]
-    assert scores.by_category(records) == {
+    found = scores.by_category(records)
+    assert {name: scores.overall(group) for name, group in found.items()} == {
         "coding": scores.Score(0.25, 0.0, 1),
         "writing": scores.Score(0.75, 0.5, 2),
     }

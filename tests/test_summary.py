@@ -80,18 +80,22 @@ def test_a_shortfall_names_criteria_weights_and_notes():
         0.6,
         breakdown={"automated.file": 1.0, "llm_judge.style": 0.2},
         notes="dull prose",
-        parts={"weights": {"automated": 0.5, "llm_judge": 0.5}},
+        parts={
+            "automated": {"score": 1.0, "weight": 0.25},
+            "llm_judge": {"score": 0.2, "weight": 0.75},
+        },
     )
     shown = shortfall(record("task_a", 0.6, grade=grade), 1.0)
     assert shown.splitlines()[0] == "score 0.600, pass mark 1"
     assert "automated.file   1.000" in shown
     assert "llm_judge.style  0.200" in shown
-    assert "weights: automated 0.5, llm_judge 0.5" in shown
+    assert "automated  1.000  weight 0.25" in shown
+    assert "llm_judge  0.200  weight 0.75" in shown
     assert "notes: dull prose" in shown
 
 
 def test_an_invalid_attempt_says_what_was_fatal_and_how_often_it_was_tried():
-    failed = {"issues": [], "usage": None}
+    failed = {"issues": [], "usage": None, "judge_usage": None}
     invalid = record(
         score=None,
         issues=(Issue("WARNING", "w", "beside the point"), Issue("FATAL", "x", "401 no such key")),
@@ -101,10 +105,39 @@ def test_an_invalid_attempt_says_what_was_fatal_and_how_often_it_was_tried():
 
 
 def test_nothing_a_model_says_is_a_command_to_the_ci_that_reads_the_log():
-    grade = make_grade(0.5, notes="x" * 70 + " ::error::gotcha")
+    criteria = {"tidy\n::error::as a name": 0.5}
+    grade = make_grade(0.5, notes="x" * 70 + " ::error::gotcha", breakdown=criteria)
     issue = Issue("ERROR", "check_raised", "line one\n::stop-commands::x")
     shown = shortfall(record("task_a", 0.5, grade=grade, issues=(issue,)), 1.0)
     fatal = (Issue("FATAL", "x", "said\n  ##[error]gotcha"),)
     shown += "\n" + why_invalid(record("task_b", None, issues=fatal))
     assert "::error::gotcha" in shown
     assert not any(line.lstrip().startswith(("::", "##[")) for line in shown.splitlines())
+
+
+def test_nothing_a_model_says_is_a_command_to_the_terminal():
+    issue = Issue("ERROR", "check_raised", "\x1b]0;title\x07 \x1b[2J gone \ud83d")
+    attempts = outcomes(record("task_a", 0.5, issues=(issue,)))
+    shown = text(*attempts) + shortfall(attempts[0].record, 1.0)
+    assert not set(shown) & {"\x1b", "\x07", "\ud83d"}
+    assert "gone" in shown
+
+
+def test_a_task_with_a_name_as_long_as_a_line_can_be_not_run():
+    name = "task_" + "x" * 90
+    shown = text(Outcome(name, 1, None, "the worker crashed"))
+    assert f"{name}        -  the worker crashed" in shown
+
+
+def test_what_is_for_reference_only_leaves_out_a_task_with_an_invalid_attempt():
+    shown = text(
+        *outcomes(
+            record("task_a", 1.0, category="kept"),
+            record("task_a", None, attempt=2, category="kept"),
+            record("task_b", 0.5, category="kept"),
+            record("task_c", None, category="lost"),
+        )
+    )
+    assert "for reference only, over the 1 valid of 3 tasks: 0.500" in shown
+    assert "kept      1 of 2    0.500      0%" in shown
+    assert "lost      0 of 1     none       -" in shown

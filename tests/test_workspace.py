@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import secrets
 import tarfile
 from pathlib import PurePosixPath
 
@@ -10,6 +11,7 @@ import pytest
 from records import make_task
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, find_environment
+from pytest_pinchbench.issues import SandboxFailure
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.tasks import WorkspaceFile
 from pytest_pinchbench.workspace import (
@@ -71,12 +73,15 @@ def test_a_kept_workspace_comes_back_as_it_was(sandbox):
     workspace = make_workspace(sandbox, make_task(), nothing)
     sandbox.write({f"{workspace.path}/deep/er/file": b"\x00" * 5000})
     sandbox.exec(["ln", "-s", "/etc/passwd", f"{workspace.path}/link"])
+    sandbox.exec(["ln", f"{workspace.path}/deep/er/file", f"{workspace.path}/second name"])
+    sandbox.exec(["mkfifo", f"{workspace.path}/fifo"])
     archive, issue = archive_workspace(sandbox, workspace, Redactor([]))
     assert issue is None
     assert {"./deep/er/file", "./link"} <= set(names(archive))
     restored = restore_workspace(sandbox, archive, "pinchbench/again/1")
     assert PurePosixPath(restored.path).name == "1"
     assert sandbox.read(f"{restored.path}/deep/er/file") == b"\x00" * 5000
+    assert sandbox.read(f"{restored.path}/second name") == b"\x00" * 5000
     assert sandbox.exec(["readlink", f"{restored.path}/link"]).stdout == b"/etc/passwd\n"
 
 
@@ -95,3 +100,18 @@ def test_a_workspace_with_a_key_in_it_is_not_kept(sandbox):
     archive, issue = archive_workspace(sandbox, workspace, Redactor(["sk-secret-1"]))
     assert archive is None
     assert "API key" in issue.message
+
+
+def test_an_archive_that_is_damaged_is_one_clear_sentence(sandbox):
+    workspace = make_workspace(sandbox, make_task(), nothing)
+    sandbox.write({f"{workspace.path}/file": secrets.token_bytes(50_000)})
+    archive, _ = archive_workspace(sandbox, workspace, Redactor([]))
+    for damaged in (archive[:20_000], b"no archive"):
+        with pytest.raises(SandboxFailure, match="cannot be put into a sandbox") as raised:
+            restore_workspace(sandbox, damaged, "pinchbench/again/1")
+        assert "Traceback" not in str(raised.value)
+
+
+def test_without_an_archive_the_workspace_is_there_and_empty(sandbox):
+    restored = restore_workspace(sandbox, None, "pinchbench/again/1")
+    assert sandbox.exec(["ls", "-A", restored.path]).stdout == b""

@@ -199,7 +199,7 @@ class LocalSandbox(ExecSandbox):
         while self._staying:
             _end(self._staying.pop())
         # what a thread of ours still waits for, and what had its supervisor killed under it
-        busy = frozenset(process.pid for process in self._busy)
+        busy = frozenset(process.pid for process in list(self._busy))
         survivors = supervisor.stop(self._cookie, busy)
         if survivors:
             raise SandboxFailure(f"{self.name}: {survivors} processes could not be killed")

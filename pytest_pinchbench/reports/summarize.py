@@ -131,9 +131,6 @@ def _score(records: Sequence[Record]) -> dict[str, Any] | None:
 
 
 def _categories(records: Sequence[Record]) -> list[dict[str, Any]]:
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        groups.setdefault(record["category"], []).append(record)
     return [
         {
             "category": name,
@@ -142,7 +139,7 @@ def _categories(records: Sequence[Record]) -> list[dict[str, Any]]:
             "score": _score(group),
             "usage": _usage([record["usage"] for record in group]),
         }
-        for name, group in sorted(groups.items())
+        for name, group in scores.by_category(records).items()
     ]
 
 

@@ -192,7 +192,7 @@ HOSTILE = {
     "changes the transcript": "transcript.clear()",
     "changes directory": "import os\nos.chdir('/')",
     "removes the workspace": "import shutil\nshutil.rmtree(workspace_path)",
-    "replaces json.dumps": "import json\njson.loads = None",
+    "replaces json.dumps": "import json\njson.dumps = None",
     "sets an alarm": "import signal\nsignal.alarm(600)",
 }
 

@@ -217,6 +217,8 @@ def test_a_judge_for_whom_no_time_is_left_is_not_asked(
 ) -> None:
     result = run(sandbox, workspace, judge_server.spec(), grading_type="llm_judge", timeout=1e-6)
     assert codes(result) == ["FATAL judge_timeout"]
+    assert "it was not asked" in result.issues[0].message
+    assert result.judge_usage is None
     assert judge_server.requests == []
 
 
@@ -376,9 +378,20 @@ def test_what_is_wrong_with_an_endpoint_is_said_in_its_words(
     judge_server.replies = [reply]
     problem = check_endpoint(sandbox, judge_server.spec())
     assert problem is not None
-    assert words in problem
-    assert judge_server.address in problem
-    assert KEY not in problem
+    assert words in problem.words
+    assert judge_server.address in problem.words
+    assert KEY not in problem.words
+    assert not problem.passing
+
+
+@pytest.mark.parametrize("status", [429, 503, 529])
+def test_an_endpoint_that_is_busy_may_be_asked_again(
+    sandbox: Sandbox, judge_server: JudgeServer, status: int
+) -> None:
+    judge_server.replies = [Reply({"error": "busy"}, status=status, headers={"Retry-After": "7"})]
+    problem = check_endpoint(sandbox, judge_server.spec())
+    assert problem is not None
+    assert (problem.passing, problem.retry_after) == (True, 7.0)
 
 
 def test_an_endpoint_that_is_silent_is_given_up_on(
@@ -389,7 +402,7 @@ def test_an_endpoint_that_is_silent_is_given_up_on(
     problem = check_endpoint(sandbox, judge_server.spec(), timeout=1.0)
     released.set()
     assert problem is not None
-    assert "gave no answer within 1 s" in problem
+    assert "gave no answer within 1 s" in problem.words
 
 
 def test_issues_are_of_the_projects_own_type(sandbox: Sandbox, workspace: Path) -> None:

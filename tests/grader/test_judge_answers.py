@@ -167,6 +167,12 @@ FAILED: dict[str, tuple[str, Reply, str, str]] = {
         "refused: I cannot judge this.",
     ),
     "filtered": ("openai-chat", answer(TEXT, finish="content_filter"), "judge_answer", "refused"),
+    "a router's error in the choice": (
+        "openai-chat",
+        Reply({"choices": [{"error": {"code": 502, "message": "upstream is down"}}]}),
+        "judge_http",
+        "upstream is down",
+    ),
     "no choices": ("openai-chat", Reply({"choices": []}), "judge_answer", "another form than"),
     "a list": ("openai-chat", Reply([1]), "judge_answer", "another form than"),
     "responses: refusal": (

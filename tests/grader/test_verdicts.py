@@ -64,6 +64,12 @@ VALID: dict[str, tuple[str, float, dict[str, float], str]] = {
     "a total of null is none": ('{"total": null, "score": 0.6}', 0.6, {}, ""),
     "no total: the mean": ('{"scores": {"a": 0.5, "b": 1}}', 0.75, {"a": 0.5, "b": 1.0}, ""),
     "criteria_scores": ('{"criteria_scores": {"a": 0.5}}', 0.5, {"a": 0.5}, ""),
+    "criteria_scores beside empty scores": (
+        '{"scores": {}, "criteria_scores": {"a": 0.5}}',
+        0.5,
+        {"a": 0.5},
+        "",
+    ),
     "mappings with score": (
         '{"scores": {"a": {"score": 0.5, "weight": 9, "why": "x"}, "b": 0.7}}',
         0.6,
@@ -110,6 +116,10 @@ INVALID = {
     "blanks": (" \n", "no text"),
     "prose": ("Total: 0.72. Well done.", "no JSON object"),
     "a bare number": ("0.8", "no JSON object"),
+    "a list of criteria": (
+        '[{"criterion": "a", "score": 1.0},\n {"criterion": "b", "score": 0.2}]',
+        "a list of scores, and no total",
+    ),
     "only thinking": ("<think>maybe " + FULL, "no text"),
     "an unfinished object": ('{"total": 0.5', "ends in the middle of a JSON object"),
     "python, not JSON": ("{'total': 0.5}", "no JSON object"),

@@ -52,7 +52,9 @@ RECORDS = {
         0.5,
         grading_type="hybrid",
         grade=make_grade(
-            0.5, judge_usage=Usage(total_tokens=9), parts={"weights": {"automated": 1.0}}
+            0.5,
+            judge_usage=Usage(total_tokens=9),
+            parts={"automated": {"score": 0.5, "weight": 1.0}},
         ),
     ),
     "without a price": record("task_a", 1.0, run=make_run(usage=Usage())),
@@ -60,7 +62,7 @@ RECORDS = {
         "task_a",
         1.0,
         earlier=tuple(
-            {"issues": [Issue("FATAL", "sandbox", "lost")], "usage": usage}
+            {"issues": [Issue("FATAL", "sandbox", "lost")], "usage": usage, "judge_usage": usage}
             for usage in (Usage(), None)
         ),
     ),

@@ -55,19 +55,19 @@ def test_a_task_shows_how_its_attempts_spread():
 
 
 @pytest.mark.parametrize(
-    ("attempts", "counts"),
+    ("attempts", "counts", "reference"),
     [
-        ([1.0, None], {"selected": 2, "scored": 1, "invalid": 1, "missing": 0}),
-        ([1.0, MISSING], {"selected": 2, "scored": 1, "invalid": 0, "missing": 1}),
+        ([1.0, None], {"selected": 2, "scored": 1, "invalid": 1, "missing": 0}, 0.5),
+        ([1.0, MISSING], {"selected": 2, "scored": 1, "invalid": 0, "missing": 1}, 0.75),
     ],
 )
 def test_without_a_valid_result_of_every_attempt_there_is_no_official_mean(
-    tmp_path, attempts, counts
+    tmp_path, attempts, counts, reference
 ):
     summary = summary_of(tmp_path / "run", {"task_a": attempts, "task_b": [0.5]})
     assert summary["official"] is False
     assert summary["score"] is None
-    assert summary["reference"]["mean"] == 0.75
+    assert summary["reference"]["mean"] == reference
     assert summary["attempts"] == {**counts, "selected": 3, "scored": 2}
 
 
