@@ -8,11 +8,12 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from pytest_pinchbench.issues import SuiteError, TaskFileError
 from pytest_pinchbench.spelling import nearest
@@ -166,6 +167,7 @@ class _Clone:
 
     def __init__(self, url: str, tag: str, data_dir: Path) -> None:
         self.url = url
+        self._address, self._login = _without_login(url)
         self.tag = tag
         address = hashlib.sha256(url.encode()).hexdigest()[:8]
         name = re.sub(r"[^\w.-]", "_", tag)
@@ -235,7 +237,8 @@ class _Clone:
                 # gives up on a server that has gone silent
                 *("-c", "http.lowSpeedLimit=100", "-c", "http.lowSpeedTime=60"),
                 *("clone", "--quiet", "--depth=1", "--single-branch", f"--branch={self.tag}"),
-                *("--", self.url, str(new)),
+                *("--", self._address, str(new)),
+                environ=self._login,
             )
             # a key in the URL is not left behind
             _git(new, "config", "remote.origin.url", _plain(self.url))
@@ -256,7 +259,11 @@ class _Clone:
     def _tags_hint(self) -> str:
         """What tags there are, if the repository can be reached at all."""
         try:
-            listing = _git(self.path.parent, "ls-remote", "--tags", "--refs", "--", self.url)
+            listing = _git(
+                self.path.parent,
+                *("ls-remote", "--tags", "--refs", "--", self._address),
+                environ=self._login,
+            )
         except _GitFailed:
             return ""
         tags = [line.rpartition("refs/tags/")[2] for line in listing.splitlines()]
@@ -289,10 +296,28 @@ def _changes(root: Path) -> list[str]:
 
 def _plain(url: str) -> str:
     """The URL without user and password."""
-    return re.sub(r"(?<=://)[^/@]*@", "", url)
+    return re.sub(r"(?<=://)[^/]*@", "", url)
 
 
-def _git(folder: Path, *arguments: str) -> str:
+def _without_login(url: str) -> tuple[str, dict[str, str]]:
+    """The address for git's command line, which everybody can read, and the variables with
+    the user and the password that were in the URL.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or parts.username is None:
+        return url, {}
+    number = int(os.environ.get("GIT_CONFIG_COUNT") or 0)
+    return _plain(url), {
+        "GIT_CONFIG_COUNT": str(number + 1),
+        f"GIT_CONFIG_KEY_{number}": "credential.helper",
+        f"GIT_CONFIG_VALUE_{number}": '!f() { echo "username=$PINCHBENCH_GIT_USER"; '
+        'echo "password=$PINCHBENCH_GIT_PASSWORD"; }; f',
+        "PINCHBENCH_GIT_USER": unquote(parts.username),
+        "PINCHBENCH_GIT_PASSWORD": unquote(parts.password or ""),
+    }
+
+
+def _git(folder: Path, *arguments: str, environ: Mapping[str, str] | None = None) -> str:
     """What git prints. Raises ``_GitFailed``.
 
     git asks nobody for a password, and is not led elsewhere by the variables that it sets for
@@ -300,7 +325,7 @@ def _git(folder: Path, *arguments: str) -> str:
     """
     environ = {
         name: value
-        for name, value in os.environ.items()
+        for name, value in {**os.environ, **(environ or {})}.items()
         if name not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY")
     }
     environ |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true"}

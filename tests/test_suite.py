@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import os
+import secrets
 import subprocess
 import sys
 import threading
@@ -428,6 +431,77 @@ def test_a_key_in_the_url_is_not_left_in_the_clone(fetch: Fetch) -> None:
     assert "sekrit" not in str(fetch.said)
     assert fetch(f"--pinchbench-skill-repo-url=file://sekrit-key@localhost{fetch.upstream}") == root
     assert fetch.said == []
+
+
+@pytest.fixture
+def guarded_repository(upstream: Path) -> Iterator[tuple[str, str, list[str]]]:
+    """The URL of a real git server that wants a password, with it, the password, and every
+    command line that was there to read while it answered.
+    """
+    key = secrets.token_hex(8)
+    wanted = "Basic " + base64.b64encode(f"me:{key}".encode()).decode()
+    seen: list[str] = []
+
+    class Guarded(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.headers.get("Authorization") != wanted:
+                self.send_response(401)
+                self.send_header("WWW-Authenticate", 'Basic realm="skill"')
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                with contextlib.suppress(OSError):
+                    seen.append(path.read_bytes().decode(errors="replace"))
+            path, _, query = self.path.partition("?")
+            length = int(self.headers.get("Content-Length", 0))
+            done = subprocess.run(
+                ["git", "http-backend"],
+                input=self.rfile.read(length),
+                capture_output=True,
+                check=True,
+                env={
+                    **os.environ,
+                    "GIT_PROJECT_ROOT": str(upstream),
+                    "GIT_HTTP_EXPORT_ALL": "1",
+                    "GIT_CONFIG_COUNT": "1",
+                    "GIT_CONFIG_KEY_0": "safe.directory",
+                    "GIT_CONFIG_VALUE_0": "*",
+                    "PATH_INFO": path,
+                    "QUERY_STRING": query,
+                    "REQUEST_METHOD": self.command,
+                    "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+                    "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+                    "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+                },
+            )
+            head, _, body = done.stdout.partition(b"\r\n\r\n")
+            self.send_response(200)
+            for line in head.decode().splitlines():
+                self.send_header(*line.split(": ", 1))
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Guarded) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://me:{key}@127.0.0.1:{server.server_port}/.git", key, seen
+        server.shutdown()
+
+
+def test_a_key_in_the_url_opens_the_repository_and_is_in_no_command_line(
+    fetch: Fetch, guarded_repository: tuple[str, str, list[str]]
+) -> None:
+    url, key, seen = guarded_repository
+    root = fetch(f"--pinchbench-skill-repo-url={url}")
+    assert [task.id for task in load_suite(root).tasks] == ["task_a", "task_v1_1_0"]
+    assert any("remote-http" in line for line in seen)
+    assert not [line for line in seen if key in line]
+    assert key not in (root / ".git" / "config").read_text()
 
 
 def test_the_users_own_checkout_is_taken_as_it_is(fetch: Fetch, upstream: Path) -> None:
