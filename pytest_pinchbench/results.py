@@ -435,7 +435,7 @@ def _json_bytes(value: Any) -> bytes:
 def write_atomically(path: Path, data: bytes) -> None:
     """A reader sees the old file or the new one, and a killed process leaves no torn one."""
     with _temporary(path) as temporary:
-        with open(temporary, "xb") as stream:
+        with open(temporary, "wb") as stream:  # a killed process of this number may have left one
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())

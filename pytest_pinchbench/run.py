@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_pinchbench.earlier_runs import describe, find_run, identity, refuse_differences
-from pytest_pinchbench.issues import RUN_ENDERS, EndpointUnusable, SanityFailed, TaskFileError
+from pytest_pinchbench.issues import (
+    RUN_ENDERS,
+    EndpointUnusable,
+    SanityFailed,
+    SuiteError,
+    TaskFileError,
+)
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports.github import command, in_github_actions
 from pytest_pinchbench.results import (
@@ -56,12 +62,20 @@ class Suites:
 
     def selected(self, root: Path) -> tuple[tuple[Task, ...], tuple[TaskFileError, ...]]:
         """The tasks to run from the checkout ``root``, in order, and the files that stand in
-        the way. Raises ``SuiteError`` for an id that is unknown or there twice.
+        the way. Raises ``SuiteError`` for an id that is unknown or there twice, in another
+        suite of the run, too: a record is found by its task's id.
         """
         root = root.resolve()
         if root not in self._selected:
-            suite = load_suite(root)
-            self._selected[root] = select(suite, self._settings)
+            tasks, broken = select(load_suite(root), self._settings)
+            known = self.tasks()
+            for task in tasks:
+                if task.id in known:
+                    raise SuiteError(
+                        f"the id {task.id} is there twice: in {known[task.id].path} and in "
+                        f"{task.path}; run the two suites one after the other"
+                    )
+            self._selected[root] = tasks, broken
         return self._selected[root]
 
     def roots(self) -> list[Path]:

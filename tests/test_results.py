@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 
 import pytest
@@ -17,6 +18,7 @@ from pytest_pinchbench.results import (
     safe_name,
     tries,
     user_properties,
+    write_json,
 )
 
 
@@ -203,3 +205,9 @@ def test_the_tries_of_a_resumed_attempt_are_counted_once():
     run = make_run(usage=Usage(**invalid["usage"]))
     taken_up = record("task_a", 1.0, run=run, earlier=tuple(tries(invalid, taken_up=True)))
     assert taken_up["usage"]["total_tokens"] == 120 + 30
+
+
+def test_a_leftover_of_a_killed_process_of_the_same_number_is_in_nobodys_way(tmp_path):
+    (tmp_path / f".x.json.{os.getpid()}.tmp").write_text("half of")
+    write_json(tmp_path / "x.json", {"whole": True})
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]

@@ -65,6 +65,18 @@ def test_workers_give_the_same_results(pytester, project, run):
     assert len(json.loads(run_json.read_text())["selected"]) == 3
 
 
+def test_a_task_id_in_two_suites_of_one_run_is_an_error(pytester, project, run, write_suite):
+    project({"task_a": GOOD})
+    one = write_suite(pytester.path / "one", task_a={}, task_b={})
+    two = write_suite(pytester.path / "two", task_c={}, task_b={})
+    result = run(str(one), str(two))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = (line for line in result.errlines if "is there twice" in line)
+    assert "the id task_b is there twice" in line
+    assert "one/tasks/task_b.md and in" in line
+    assert "two/tasks/task_b.md" in line
+
+
 def test_workers_find_a_suite_that_lies_elsewhere(
     pytester, project, run, write_suite, tmp_path_factory
 ):
