@@ -13,6 +13,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 LONGEST_ANSWER = 1 << 18  # characters; the longest verdicts are a hundredth of it
 _MOST_BROKEN = 200  # things in braces that are no JSON; prose and code have some
+_MOST_READ = 8 * LONGEST_ANSWER  # characters, in the search for the ends of all of those
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 _OPENING = re.compile(r'\{\s*"')
 _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
@@ -77,7 +78,7 @@ def _objects(text: str) -> Tuple[List[Dict[str, Any]], str, bool]:
     decoder = json.JSONDecoder()
     found: List[Dict[str, Any]] = []
     rest = text
-    broken = 0
+    broken = read = 0
     listed = False
     start = text.find("{")
     while start >= 0:
@@ -91,7 +92,8 @@ def _objects(text: str) -> Tuple[List[Dict[str, Any]], str, bool]:
             closing = _closing(text, start)
             if closing is None and _OPENING.match(text, start):
                 raise InvalidAnswer("it ends in the middle of a JSON object") from None
-            if broken > _MOST_BROKEN:
+            read += (closing or len(text)) - start
+            if broken > _MOST_BROKEN or read > _MOST_READ:
                 raise InvalidAnswer("it is full of braces that are no JSON") from None
             end = closing or start + 1
         start = text.find("{", end)
