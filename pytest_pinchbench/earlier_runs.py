@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,21 +56,45 @@ def identity(settings: Settings, suite_roots: Sequence[Path]) -> dict[str, Any]:
     return plain
 
 
-def find_run(named: str, results_dir: Path, model_id: str, start: Path) -> RunDirectory:
-    """The run directory that ``--pinchbench-resume`` names; ``latest`` is the model's newest.
+def find_run(named: str, settings: Settings, start: Path) -> Path:
+    """The path of the run that an option names. ``latest`` is the newest that holds a result:
+    of the model, or of any where none is named; the run that is resumed is not meant by it.
 
     Raises ``PinchBenchError``.
     """
     if named != "latest":
-        path = start / named
-    else:
-        folder = results_dir / safe_name(model_id)
-        runs = [path.parent for path in folder.glob("*/run.json")]
-        if not runs:
-            raise PinchBenchError(f"there is no run of {model_id} in {results_dir} to resume")
-        path = max(runs, key=lambda run: (run / "run.json").stat().st_mtime)
-    describe(path)
-    return RunDirectory(path)
+        return start / named
+    results_dir, model_id = start / settings.results_dir, settings.model.id
+    folder = safe_name(model_id) if model_id else "*"
+    runs = [
+        path.parent
+        for path in results_dir.glob(f"{folder}/*/run.json")
+        # what ended before its first result (a wrong key) is nothing to go on from
+        if any(path.parent.glob("*/attempt-*/result.json")) and str(path.parent) != settings.resume
+    ]
+    if not runs:
+        of_model = f" of {model_id}" if model_id else ""
+        raise PinchBenchError(f"there is no run{of_model} with a result in {results_dir}")
+    return max(runs, key=lambda run: (run / "run.json").stat().st_mtime)
+
+
+def as_before(settings: Settings, earlier: Record) -> Settings:
+    """The settings with the attempts and the selection of tasks that an earlier run had, where
+    the command line gives none: to go on with a run is to go on with all of it.
+    """
+    was = earlier["settings"]
+    given = {name for name, origin in settings.origins.items() if origin.startswith("--")}
+    if "attempts" not in given:
+        settings = replace(settings, attempts=was["attempts"])
+    if not given & {"suite", "limit", "sample_ids"}:
+        suite = was["suite"]
+        settings = replace(
+            settings,
+            suite=suite if isinstance(suite, str) else tuple(suite),
+            limit=was["limit"],
+            sample_ids=tuple(was["sample_ids"]),
+        )
+    return settings
 
 
 def describe(path: Path) -> Record:
@@ -131,6 +156,14 @@ def merge_runs(paths: Sequence[Path], results_dir: Path) -> tuple[RunDirectory, 
         target.path / "run.json",
         {
             **first,
+            "settings": {
+                **first["settings"],
+                # of all shards, for a run that goes on with this one
+                "suite": list(dict.fromkeys(task_id for task_id, _ in selected)),
+                "limit": 0,
+                "sample_ids": [],
+                "attempts": max((attempt for _, attempt in selected), default=1),
+            },
             "started_at": min(each["started_at"] for each in descriptions),
             "merged_at": iso_time(time.time()),
             "merged_from": [str(path) for path in paths],

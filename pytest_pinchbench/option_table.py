@@ -150,6 +150,11 @@ def _one_text(part: Any) -> str:
     return part
 
 
+def _runs(raw: Any, base: Path) -> tuple[str, ...]:
+    parts = raw if isinstance(raw, (list, tuple)) else read_words(raw, base)
+    return tuple(_run_directory(part, base) for part in parts)
+
+
 def _suite(raw: Any, base: Path) -> str | tuple[str, ...]:
     if isinstance(raw, str) and raw.strip() in ("all", "automated-only"):
         return raw.strip()
@@ -564,21 +569,24 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "regrade",
-        read_path,
-        "grade the kept work of an earlier run again, without running an agent",
+        _run_directory,
+        "grade the kept work of an earlier run again, without running an agent: its directory,"
+        " or latest",
         metavar="RUN_DIR",
     ),
     Option(
         "merge",
         _paths,
-        "put the records of several runs of parts of a suite together",
+        "put the records of runs of parts of a suite together, and judge them as one run;"
+        " may be given again",
         metavar="RUN_DIR",
         several=True,
     ),
     Option(
         "compare",
-        _paths,
-        "compare with an earlier run: its directory or summary.json; may be given again",
+        _runs,
+        "compare with an earlier run: its directory, its summary.json, or latest;"
+        " may be given again",
         metavar="RUN",
         several=True,
     ),

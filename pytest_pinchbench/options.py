@@ -103,7 +103,7 @@ class Settings:
     """Seconds for the automated checks of one task."""
     judge_transcript_limit: int = 60_000
     """Characters of the transcript summary that the judge is shown."""
-    regrade: Path | None = None
+    regrade: str | None = None
     # what comes out
     keep_workspace: bool = True
     merge: tuple[Path, ...] = ()
@@ -168,7 +168,7 @@ class Settings:
             "recipe": Recipe(**{**recipe, "pass_env": tuple(recipe["pass_env"])}),
             "merge": tuple(Path(path) for path in given["merge"]),
         }
-        for name in ("skill_dir", "data_dir", "results_dir", "regrade"):
+        for name in ("skill_dir", "data_dir", "results_dir"):
             given[name] = Path(given[name]) if given[name] else None
         return cls(**given)
 
@@ -251,7 +251,7 @@ def resolve(config: pytest.Config, environ: Mapping[str, str]) -> Settings:
         "judge": _judge(spec, values, given, warnings),
         "recipe": _recipe(levels, file),
         "evaluation_timeout": evaluation_timeout,
-        "compare": tuple(str(path) for path in values["compare"] or ()),
+        "compare": values["compare"] or (),
         "judge_transcript_limit": values["transcript_limit"],
         "merge": values["merge"] or (),
         "sanity_stop": not values["keep_going"],

@@ -408,6 +408,12 @@ class RunDirectory:
                 path.unlink()
             (self.path / ".once").rmdir()
 
+    def remove_if_empty(self) -> None:
+        """Leave no folder behind where nothing was selected, and so nothing written."""
+        with contextlib.suppress(OSError):
+            for folder in (self.path, *self.path.parents[:2]):
+                folder.rmdir()
+
 
 def safe_name(text: str) -> str:
     """A model or task id as one path component: ``openrouter/x:free`` is ``openrouter-x-free``."""

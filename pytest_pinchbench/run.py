@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_pinchbench.earlier_runs import describe, find_run, identity, refuse_differences
+from pytest_pinchbench.earlier_runs import (
+    as_before,
+    describe,
+    find_run,
+    identity,
+    refuse_differences,
+)
 from pytest_pinchbench.issues import (
     RUN_ENDERS,
     EndpointUnusable,
@@ -27,6 +33,7 @@ from pytest_pinchbench.issues import (
 )
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports.github import command, in_github_actions
+from pytest_pinchbench.reports.summarize import Summary, read_baselines
 from pytest_pinchbench.results import (
     RUN_SCHEMA,
     Record,
@@ -97,6 +104,8 @@ class Run:
     """None: nothing is run (``--collect-only``)."""
     suites: Suites = field(init=False)
     redactor: Redactor = field(init=False)
+    baselines: list[Summary] = field(default_factory=list)
+    """The earlier runs that this one is compared with, in the controller."""
     selected: list[tuple[str, int]] = field(default_factory=list)
     """(task id, attempt) of every item that is to run, once collection is done."""
     _troubles: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -112,17 +121,21 @@ class Run:
         """In the controller. Raises ``PinchBenchError``."""
         here = config.invocation_params.dir
         results_dir = here / settings.results_dir
+
+        if settings.regrade is not None:
+            settings = replace(settings, regrade=str(find_run(settings.regrade, settings, here)))
+        if settings.resume is not None:
+            settings = replace(settings, resume=str(find_run(settings.resume, settings, here)))
+        earlier = settings.resume or settings.regrade
+        if earlier is not None:
+            settings = as_before(settings, describe(Path(earlier)))
         run = cls(config, settings, uuid.uuid4().hex[:12], None)
         run.find_arguments()
         if config.option.collectonly:
             return run
+        run.baselines = read_baselines(settings, here)
         if settings.resume is not None:
-            run.directory = find_run(settings.resume, results_dir, settings.model.id, here)
-            earlier = describe(run.directory.path)
-            wanted = run.redactor.json(identity(settings, run.suites.roots()))
-            refuse_differences(str(run.directory.path), earlier["identity"], wanted)
-            run.run_id = earlier["run_id"]
-            run.directory.finish()  # what a killed run left of itself
+            run._go_on(RunDirectory(Path(settings.resume)))
         else:
             run.directory = RunDirectory.new(results_dir, run.model_id)
         return run
@@ -149,6 +162,15 @@ class Run:
                 "arguments": self.config.args,
             }
         )
+
+    def _go_on(self, directory: RunDirectory) -> None:
+        """Take up an earlier run. Raises ``PinchBenchError`` if it is another experiment."""
+        earlier = describe(directory.path)
+        wanted = self.redactor.json(identity(self.settings, self.suites.roots()))
+        refuse_differences(str(directory.path), earlier["identity"], wanted)
+        self.directory = directory
+        self.run_id = earlier["run_id"]
+        directory.finish()  # what a killed run left of itself
 
     def find_arguments(self) -> None:
         """Point pytest at the suite where the command line names no path, and at the file of
@@ -186,7 +208,7 @@ class Run:
     def regraded(self) -> RunDirectory | None:
         """The earlier run whose work is graded again, or None."""
         given = self.settings.regrade
-        return None if given is None else RunDirectory(self.config.invocation_params.dir / given)
+        return None if given is None else RunDirectory(Path(given))
 
     # -- what fixtures ask for ----------------------------------------------------------
 
@@ -276,7 +298,7 @@ class Run:
                 for one in describe(self.directory.path)["selected"]
             ]
         self.selected = list(dict.fromkeys([*before, *now]))
-        if self.directory is not None:
+        if self.directory is not None and self.selected:
             self.directory.write_run(self.description())
 
     def note_report(self, report: pytest.TestReport) -> None:
@@ -304,7 +326,7 @@ class Run:
 
     def summary(self, seconds: float) -> list[str]:
         assert self.directory is not None
-        where = _short_path(self.directory.path, self.config.invocation_params.dir)
+        where = self._short(self.directory)
         outcomes = self.outcomes()
         lines = summary_lines(outcomes, seconds=seconds, where=where)
         if official_score(outcomes) is None:
@@ -317,11 +339,20 @@ class Run:
         return [self.redactor.text(line) for line in lines]
 
     def exit_code(self, code: int) -> int:
-        """pytest's own exit code, unless ``--pinchbench-fail-under`` decides between 0 and 1."""
+        """pytest's own exit code, unless ``--pinchbench-fail-under`` decides between 0 and 1.
+
+        A resumed run is no success while any of its attempts has no valid result, be it one
+        that this session was not to run.
+        """
         decided = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        if self.settings.fail_under is None or self.directory is None or code not in decided:
+        if self.directory is None or code not in decided:
             return code
-        return int(pytest.ExitCode.OK if self._gate()[0] else pytest.ExitCode.TESTS_FAILED)
+        passed = code == pytest.ExitCode.OK
+        if self.settings.fail_under is not None:
+            passed = self._gate()[0]
+        elif self.settings.resume is not None:
+            passed = passed and official_score(self.outcomes()) is not None
+        return int(pytest.ExitCode.OK if passed else pytest.ExitCode.TESTS_FAILED)
 
     def _gate(self) -> tuple[bool, str]:
         mark = self.settings.fail_under
@@ -343,8 +374,7 @@ class Run:
         if settings.judge is not None:
             lines.append(f"pinchbench: judge {settings.judge.id}")
         if self.directory is not None:
-            where = _short_path(self.directory.path, self.config.invocation_params.dir)
-            lines.append(f"pinchbench: results in {where}")
+            lines.append(f"pinchbench: results in {self._short(self.directory)}")
         return [self.redactor.text(line) for line in lines]
 
     def warnings(self) -> list[str]:
@@ -354,8 +384,8 @@ class Run:
             records = [self.directory.read(*key) for key in self.selected]
             valid = sum(record is not None and record["status"] == "scored" for record in records)
             lines.append(
-                f"resuming {self.directory.path}: {valid} of {len(self.selected)} attempts have "
-                f"a valid result, which is kept"
+                f"resuming {self._short(self.directory)}: {valid} of {len(self.selected)} "
+                f"attempts have a valid result, which is kept"
             )
         tasks = self.suites.tasks()
         judged = {
@@ -373,6 +403,11 @@ class Run:
                 f"--pinchbench-suite automated-only."
             )
         return [self.redactor.text(line) for line in lines]
+
+    def _short(self, directory: RunDirectory) -> str:
+        """A run directory's path from where pytest was started."""
+        path, start = directory.path, self.config.invocation_params.dir
+        return str(path.relative_to(start) if path.is_relative_to(start) else path)
 
     def description(self) -> Record:
         """What ``run.json`` says of this run, without secrets."""
@@ -517,13 +552,6 @@ def _sanity_item(session: pytest.Session) -> TaskItem | None:
 
     items = (item for item in session.items if isinstance(item, TaskItem))
     return next((item for item in items if item.is_sanity), None)
-
-
-def _short_path(path: Path, start: Path) -> str:
-    try:
-        return str(path.relative_to(start))
-    except ValueError:
-        return str(path)
 
 
 def _end_with_the_controller() -> None:

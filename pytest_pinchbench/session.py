@@ -174,6 +174,7 @@ class ControllerHooks:
     def pytest_unconfigure(self) -> None:
         if self.run.directory is not None:
             self.run.directory.finish()
+            self.run.directory.remove_if_empty()
 
 
 class XdistHooks:

@@ -62,9 +62,10 @@ def _merge(settings: Settings, start: Path) -> int:
 
 def _compare(settings: Settings, start: Path) -> int:
     from pytest_pinchbench.reports.finished import compare_finished
+    from pytest_pinchbench.reports.summarize import read_baselines
 
     lines, failed = compare_finished(
-        [start / path for path in settings.compare],
+        read_baselines(settings, start),
         compare_fail=settings.compare_fail,
         results_dir=start / settings.results_dir,
     )

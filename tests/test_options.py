@@ -242,7 +242,7 @@ def test_paths_are_meant_from_where_they_are_written(
     )
     assert settings.data_dir == pytester.path / "cache"
     assert settings.results_dir.resolve() == pytester.path / "out"
-    assert settings.regrade == below / "runs/1"
+    assert settings.regrade == str(below / "runs/1")
     assert settings.compare == ("/home/x/a,b", str(below / "c"))
 
 

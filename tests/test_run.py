@@ -262,6 +262,59 @@ def test_resuming_runs_only_what_has_no_valid_result(pytester, project, run):
     assert len(list((pytester.path / "pinchbench-results").glob("*/*"))) == 1
 
 
+def test_a_bare_resume_goes_on_with_every_attempt_and_task_that_was_selected(
+    pytester, project, run
+):
+    mended = f"test -e {pytester.path}/mended || exit 1; {GOOD}"
+    project({"task_a": GOOD, "task_b": mended, "task_c": GOOD})
+    run("--pinchbench-attempts", "2", "--pinchbench-limit", "2")
+    (pytester.path / "mended").touch()
+    result = run("--pinchbench-resume", "latest")
+    result.assert_outcomes(passed=4)
+    result.stdout.fnmatch_lines(["task_b?2? *1.000*", "Mean score  1.000*"])
+    assert result.ret == pytest.ExitCode.OK
+
+
+def test_a_resume_that_leaves_an_attempt_without_result_is_no_success(pytester, project, run):
+    broken = f"test -e {pytester.path}/mended || exit 1; {GOOD}"
+    project({"task_a": broken, "task_b": broken})
+    run()
+    (pytester.path / "mended").touch()
+    result = run("--pinchbench-resume", "latest", "-k", "task_a")
+    result.assert_outcomes(passed=1, deselected=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["Mean score  none: 1 invalid of 2 attempts"])
+
+
+def test_latest_is_the_newest_run_that_has_a_result(pytester, project, run, monkeypatch):
+    project({"task_a": GOOD})
+    run()
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    run("--pinchbench-env", "docker")
+    runs = sorted((pytester.path / "pinchbench-results").glob("*/*"))
+    assert len(runs) == 2
+    result = run("--pinchbench-resume", "latest")
+    result.stdout.fnmatch_lines([f"*resuming *{runs[0].name}: 1 of 1 attempts have a valid*"])
+    result = run("--pinchbench-regrade", "latest", "--pinchbench-compare", "latest")
+    result.stdout.fnmatch_lines(["Comparison  *", "* 1.000 -> 1.000, 0.000: same*"])
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("-k", "nothing"), pytest.ExitCode.NO_TESTS_COLLECTED),
+        (("-k", "nothing", "-n", "1"), pytest.ExitCode.NO_TESTS_COLLECTED),
+        (("tasks/task_z.md",), pytest.ExitCode.USAGE_ERROR),
+        (("--pinchbench-compare", "nowhere"), pytest.ExitCode.USAGE_ERROR),
+        (("--pinchbench-resume", "latest"), pytest.ExitCode.USAGE_ERROR),
+    ],
+)
+def test_a_command_that_selects_nothing_leaves_no_folder(pytester, project, run, options, code):
+    project({"task_a": GOOD})
+    assert run(*options).ret == code
+    assert not (pytester.path / "pinchbench-results").exists()
+
+
 def test_another_experiment_is_not_resumed_and_the_difference_is_shown(pytester, project, run):
     root = project({"task_a": GOOD})
     run()

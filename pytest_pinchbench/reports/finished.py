@@ -10,29 +10,28 @@ from pytest_pinchbench.comparison import compare_with_last
 from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.reports import text
 from pytest_pinchbench.reports.markdown import comparison_markdown, table_markdown
-from pytest_pinchbench.reports.summarize import read_run
+from pytest_pinchbench.reports.summarize import Summary
 from pytest_pinchbench.results import write_atomically
 
 
 def compare_finished(
-    paths: Sequence[Path],
+    runs: Sequence[Summary],
     *,
     compare_fail: float | None,
     results_dir: Path,
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[list[str], bool]:
-    """The last of ``paths`` against each of the others, which are its baselines.
+    """The last of ``runs`` against each of the others, which are its baselines.
 
     Returns the lines to print, and whether ``compare_fail`` fails this. The same as Markdown,
     for a pull request, goes to ``comparison.md`` in ``results_dir``, and to the step's page in
     GitHub Actions. Raises ``PinchBenchError``.
     """
-    if len(paths) < 2:
+    if len(runs) < 2:
         raise SettingsError(
             "--pinchbench-compare alone compares finished runs, at least two: "
             "give it again for each, the new run last; or give --model to run one now"
         )
-    runs = [read_run(path) for path in paths]
     comparisons = compare_with_last(runs)
     drops = [
         comparison.baseline_name

@@ -14,7 +14,7 @@ from pytest_pinchbench.reports import github, junit, text
 from pytest_pinchbench.reports.conversation import conversation
 from pytest_pinchbench.reports.files import write_files
 from pytest_pinchbench.reports.json_report import add_scores
-from pytest_pinchbench.reports.summarize import Summary, read_run, summarize
+from pytest_pinchbench.reports.summarize import Summary, summarize
 from pytest_pinchbench.results import Record, RunDirectory
 from pytest_pinchbench.run import parse_node_id
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 def register(config: pytest.Config, run: Run) -> None:
     """To be called before the run's own hooks are registered: what is registered later is
     called earlier, and the comparison has its say on the exit code after the gate.
-
-    Raises ``PinchBenchError`` for a run to compare with that cannot be read.
     """
     hooks = ReportHooks(config, run)
     config.pluginmanager.register(hooks, "pinchbench-reports")
@@ -52,10 +50,9 @@ class _Results:
     start of the session, and would have these worked out then.
     """
 
-    def __init__(self, run: Run, baselines: list[Summary]) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
         self._began = time.monotonic()
-        self.baselines = baselines
 
     @cached_property
     def records(self) -> list[Record]:
@@ -72,15 +69,14 @@ class _Results:
 
     @cached_property
     def comparisons(self) -> list[Comparison]:
-        return compare_with_last([*self.baselines, self.summary])
+        return compare_with_last([*self._run.baselines, self.summary])
 
 
 class ReportHooks:
     def __init__(self, config: pytest.Config, run: Run) -> None:
         self._config = config
         self._run = run
-        start = config.invocation_params.dir
-        self._results = _Results(run, [read_run(start / path) for path in run.settings.compare])
+        self._results = _Results(run)
 
     def summary(self) -> Summary:
         """That of the run, which has ended."""
@@ -110,7 +106,7 @@ class ReportHooks:
             results.records,
             results.summary,
             results.comparisons,
-            baselines=results.baselines,
+            baselines=self._run.baselines,
             say=self._run.say,
         )
         junit.add_suite_properties(self._config, results.summary)
@@ -131,8 +127,8 @@ class ReportHooks:
         for comparison in comparisons:
             lines += ["", *text.comparison_lines(comparison)]
         lines += [f"Comparison  fails the run: {drop}" for drop in self._drops()]
-        if len(self._results.baselines) > 1:
-            lines += ["", *text.table_lines([*self._results.baselines, summary])]
+        if len(self._run.baselines) > 1:
+            lines += ["", *text.table_lines([*self._run.baselines, summary])]
         if github.in_github_actions():
             mark = self._run.settings.pass_mark
             lines += github.annotation_lines(summary, comparisons, pass_mark=mark)

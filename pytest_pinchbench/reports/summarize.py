@@ -11,11 +11,15 @@ import json
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_pinchbench import scores
+from pytest_pinchbench.earlier_runs import find_run
 from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.results import Record, RunDirectory
+
+if TYPE_CHECKING:
+    from pytest_pinchbench.options import Settings
 
 SUMMARY_SCHEMA = "pinchbench-summary-1"
 
@@ -77,6 +81,11 @@ def summarize(
         "settings": settings,
         "settings_digest": _digest(settings),
     }
+
+
+def read_baselines(settings: Settings, start: Path) -> list[Summary]:
+    """The runs of ``--pinchbench-compare``. Raises ``PinchBenchError``."""
+    return [read_run(find_run(named, settings, start)) for named in settings.compare]
 
 
 def read_run(path: Path) -> Summary:

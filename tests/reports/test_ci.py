@@ -74,10 +74,10 @@ def test_finished_runs_are_compared_the_last_with_those_before_it(tmp_path):
     for name, score in (("old", 0.9), ("older", 0.5), ("new", 0.6)):
         write_run(tmp_path / name, {task: [score] for task in tasks}, model=name)
     (tmp_path / "old.json").write_text(json.dumps(read_run(tmp_path / "old")))
-    paths = [tmp_path / "older", tmp_path / "old.json", tmp_path / "new"]
+    runs = [read_run(tmp_path / name) for name in ("older", "old.json", "new")]
     page = tmp_path / "step.md"
     lines, failed = compare_finished(
-        paths,
+        runs,
         compare_fail=0.2,
         results_dir=tmp_path / "results",
         environ={"GITHUB_STEP_SUMMARY": str(page)},
@@ -90,16 +90,16 @@ def test_finished_runs_are_compared_the_last_with_those_before_it(tmp_path):
     assert markdown.startswith("| model | mean |")
     assert page.read_text() == markdown
 
-    _, failed = compare_finished(paths, compare_fail=0.4, results_dir=tmp_path, environ={})
+    _, failed = compare_finished(runs, compare_fail=0.4, results_dir=tmp_path, environ={})
     assert not failed
-    _, failed = compare_finished(paths, compare_fail=None, results_dir=tmp_path, environ={})
+    _, failed = compare_finished(runs, compare_fail=None, results_dir=tmp_path, environ={})
     assert not failed
 
 
 def test_one_finished_run_is_nothing_to_compare(tmp_path):
-    write_run(tmp_path / "old", {"task_a": [1.0]})
+    old = summary_of(tmp_path / "old", {"task_a": [1.0]})
     with pytest.raises(PinchBenchError, match="at least two"):
-        compare_finished([tmp_path / "old"], compare_fail=None, results_dir=tmp_path)
+        compare_finished([old], compare_fail=None, results_dir=tmp_path)
 
 
 def test_a_page_that_cannot_be_made_costs_no_number(tmp_path, monkeypatch):
