@@ -81,6 +81,8 @@ class Comparison:
     only_in_new: tuple[str, ...]
     not_valid: tuple[str, ...]
     """Tasks of both runs that have no valid attempt in one of them."""
+    lost: tuple[str, ...]
+    """Tasks that have a valid attempt in the baseline, and in the new run none."""
     notes: tuple[str, ...]
 
     @property
@@ -131,6 +133,11 @@ def compare(baseline: Summary, new: Summary) -> Comparison:
         only_in_baseline=tuple(sorted(old_tasks.keys() - new_tasks.keys())),
         only_in_new=tuple(sorted(new_tasks.keys() - old_tasks.keys())),
         not_valid=not_valid,
+        lost=tuple(
+            task_id
+            for task_id, task in sorted(old_tasks.items())
+            if _valid_scores(task) and task_id not in paired
+        ),
         notes=tuple(_notes(baseline, new, paired, not_valid)),
     )
 
@@ -175,21 +182,22 @@ def _notes(
         tasks = _by_id(run)
         invalid = [task_id for task_id in not_valid if not _valid_scores(tasks[task_id])]
         if invalid:
-            yield f"no valid attempt in the {which}, so in no mean here: {_some(invalid)}"
+            yield f"no valid attempt in the {which}, so in no mean here: {some(invalid)}"
         partly = [
             f"{task_id} ({valid} of {len(task['attempts'])})"
             for task_id, task in tasks.items()
             if task_id in paired and (valid := len(_valid_scores(task))) < len(task["attempts"])
         ]
         if partly:
-            yield f"compared over its valid attempts in the {which}: {_some(partly)}"
+            yield f"compared over its valid attempts in the {which}: {some(partly)}"
     old_conditions, new_conditions = _conditions(baseline), _conditions(new)
     for what, value in new_conditions.items():
         if value != old_conditions[what]:
             yield f"the runs differ in {what}: {old_conditions[what]} and {value}"
 
 
-def _some(names: Sequence[str]) -> str:
+def some(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
     shown = ", ".join(names[:_NAMED])
     return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
 

@@ -230,6 +230,7 @@ def resolve(config: pytest.Config, environ: Mapping[str, str]) -> Settings:
             " (and --pinchbench-model-base-url and MODEL_API_KEY for an endpoint of your own)"
             + file.models_hint()
         )
+    _refuse_contradictions(values, given)
     spec = ModelSpec(
         id=values["model"] or "",
         base_url=values["model_base_url"],
@@ -299,6 +300,22 @@ def _user_data_dir() -> str:
 def _needs_no_model(config: pytest.Config, values: Mapping[str, Any]) -> bool:
     reports = ("compare", "merge", "regrade", "show_recipe")
     return config.option.collectonly or any(values[name] for name in reports)
+
+
+def _refuse_contradictions(values: Mapping[str, Any], given: _Level) -> None:
+    """Raises ``SettingsError`` for options that together mean nothing."""
+    for name in ("regrade", "resume"):
+        if values["merge"] and values[name]:
+            raise SettingsError(
+                f"--pinchbench-merge and --pinchbench-{name} are two different things to do;"
+                " give one of them"
+            )
+    # as a standing setting it waits for a comparison
+    origin = given["compare-fail"].origin if "compare-fail" in given else ""
+    if origin.startswith("--") and not values["compare"]:
+        raise SettingsError(
+            f"{origin} has nothing to compare with; name the earlier run with --pinchbench-compare"
+        )
 
 
 def _judge(

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,7 @@ from pytest_pinchbench.issues import (
     TaskFileError,
 )
 from pytest_pinchbench.redaction import Redactor
-from pytest_pinchbench.reports.github import command, in_github_actions
-from pytest_pinchbench.reports.summarize import Summary, read_baselines
+from pytest_pinchbench.reports.summarize import Summary, read_baselines, wall_seconds_of
 from pytest_pinchbench.results import (
     RUN_SCHEMA,
     Record,
@@ -45,7 +45,6 @@ from pytest_pinchbench.results import (
     tries,
     user_properties,
 )
-from pytest_pinchbench.scores import TOLERANCE
 from pytest_pinchbench.suite import load_suite, resolve_skill_dir, select, suite_commit
 from pytest_pinchbench.summary import Outcome, official_score, printable, summary_lines
 
@@ -110,6 +109,9 @@ class Run:
     """(task id, attempt) of every item that is to run, once collection is done."""
     _troubles: dict[tuple[str, int], str] = field(default_factory=dict)
 
+    _began: float = field(default_factory=time.monotonic)
+    _seconds_before: float = 0.0
+
     def __post_init__(self) -> None:
         self.suites = Suites(self.settings)
         self.redactor = Redactor(self.settings.secrets())
@@ -170,6 +172,7 @@ class Run:
         refuse_differences(str(directory.path), earlier["identity"], wanted)
         self.directory = directory
         self.run_id = earlier["run_id"]
+        self._seconds_before = wall_seconds_of(directory.path) or 0.0
         directory.finish()  # what a killed run left of itself
 
     def find_arguments(self) -> None:
@@ -324,45 +327,19 @@ class Run:
             for task_id, attempt in self.selected
         ]
 
-    def summary(self, seconds: float) -> list[str]:
+    @cached_property
+    def wall_seconds(self) -> float:
+        """How long the run took, over all of its sessions; to be asked for when it has ended."""
+        return round(self._seconds_before + time.monotonic() - self._began, 3)
+
+    def summary(self) -> list[str]:
         assert self.directory is not None
         where = self._short(self.directory)
         outcomes = self.outcomes()
-        lines = summary_lines(outcomes, seconds=seconds, where=where)
+        lines = summary_lines(outcomes, seconds=self.wall_seconds, where=where)
         if official_score(outcomes) is None:
             lines.append(f"To go on    the same command with --pinchbench-resume {where}")
-        if self.settings.fail_under is not None:
-            met, line = self._gate()
-            lines.append(line)
-            if not met and in_github_actions():
-                lines.append(command("error", "PinchBench gate", line))
         return [self.redactor.text(line) for line in lines]
-
-    def exit_code(self, code: int) -> int:
-        """pytest's own exit code, unless ``--pinchbench-fail-under`` decides between 0 and 1.
-
-        A resumed run is no success while any of its attempts has no valid result, be it one
-        that this session was not to run.
-        """
-        decided = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        if self.directory is None or code not in decided:
-            return code
-        passed = code == pytest.ExitCode.OK
-        if self.settings.fail_under is not None:
-            passed = self._gate()[0]
-        elif self.settings.resume is not None:
-            passed = passed and official_score(self.outcomes()) is not None
-        return int(pytest.ExitCode.OK if passed else pytest.ExitCode.TESTS_FAILED)
-
-    def _gate(self) -> tuple[bool, str]:
-        mark = self.settings.fail_under
-        assert mark is not None
-        score = official_score(self.outcomes())
-        if score is None:
-            return False, f"Gate        not met: no official mean to hold against {mark:g}"
-        met = score.mean >= mark - TOLERANCE
-        verdict = "met" if met else "not met"
-        return met, f"Gate        {verdict}: mean {score.mean:.4f}, required {mark:g}"
 
     # -- what is said -------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -92,12 +91,11 @@ class CollectionHooks:
 
 
 class ControllerHooks:
-    """In the process that talks to the user: what is said, and the exit code."""
+    """In the process that talks to the user: what is said."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self._live: Live | None = None
-        self._began = time.monotonic()
 
     def pytest_report_header(self) -> list[str]:
         return self.run.header()
@@ -159,16 +157,12 @@ class ControllerHooks:
         letter = "." if report.passed else "F"
         return report.outcome, letter, f"{word} {formats.score(properties['score'])}"
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        code = self.run.exit_code(int(session.exitstatus))
-        session.exitstatus = code
-
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.run.directory is None or not self.run.selected:
             return
+        terminalreporter.ensure_newline()
         terminalreporter.section(f"PinchBench: {self.run.model_id}")
-        for line in self.run.summary(time.monotonic() - self._began):
+        for line in self.run.summary():
             terminalreporter.write_line(line)
 
     def pytest_unconfigure(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_pinchbench import options
-from pytest_pinchbench.issues import PinchBenchError
+from pytest_pinchbench.issues import PinchBenchError, SettingsError
 from pytest_pinchbench.options import Settings
 
 
@@ -23,7 +23,7 @@ def answer(config: pytest.Config) -> int | None:
             print(describe_recipe(settings.recipe))
             return 0
         if settings.merge:
-            return _merge(settings, start)
+            return _merge(config, settings, start)
         if _only_compares(settings):
             return _compare(settings, start)
     except PinchBenchError as error:
@@ -43,21 +43,33 @@ def _only_compares(settings: Settings) -> bool:
     )
 
 
-def _merge(settings: Settings, start: Path) -> int:
+def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
     from pytest_pinchbench.earlier_runs import describe, merge_runs
-    from pytest_pinchbench.reports.files import write_files
-    from pytest_pinchbench.reports.summarize import summarize
+    from pytest_pinchbench.reports.ended import Ended
+    from pytest_pinchbench.reports.summarize import read_baselines
+    from pytest_pinchbench.scores import TOLERANCE
     from pytest_pinchbench.summary import Outcome, summary_lines
 
+    if config.args_source is pytest.Config.ArgsSource.ARGS:
+        raise SettingsError(
+            f"{config.args[0]} beside --pinchbench-merge: a merge runs nothing; give "
+            f"--pinchbench-merge again for each run directory"
+        )
+    baselines = read_baselines(settings, start)
     paths = [start / path for path in settings.merge]
     directory, records = merge_runs(paths, start / settings.results_dir)
     description = describe(directory.path)
     found = {(record["task_id"], record["attempt"]): record for record in records}
     selected = [(one["task_id"], one["attempt"]) for one in description["selected"]]
     outcomes = [Outcome(*key, found.get(key)) for key in selected]
-    write_files(directory, records, summarize(records, description), say=print)
-    print("\n".join(summary_lines(outcomes, seconds=None, where=str(directory.path))))
-    return 0
+    ended = Ended(directory, description, settings, baselines)
+    ended.write(say=print)
+    lines = summary_lines(outcomes, seconds=None, where=str(directory.path))
+    print("\n".join([*lines, *ended.lines()]))
+    # as of one run of all these tasks
+    scores = [-1.0 if outcome.score is None else outcome.score for outcome in outcomes]
+    short = any(score < settings.pass_mark - TOLERANCE for score in scores)
+    return ended.exit_code(pytest.ExitCode.TESTS_FAILED if short else pytest.ExitCode.OK)
 
 
 def _compare(settings: Settings, start: Path) -> int:

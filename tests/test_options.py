@@ -246,6 +246,28 @@ def test_paths_are_meant_from_where_they_are_written(
     assert settings.compare == ("/home/x/a,b", str(below / "c"))
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("compare-fail=0.1",), "--pinchbench-compare-fail has nothing to compare with"),
+        (("merge=a", "resume=b"), "--pinchbench-merge and --pinchbench-resume are two different"),
+        (("merge=a", "regrade=b"), "--pinchbench-merge and --pinchbench-regrade are two"),
+    ],
+)
+def test_options_that_mean_nothing_together(
+    resolve: Resolve, options: tuple[str, ...], message: str
+) -> None:
+    given = [f"--pinchbench-{option}" for option in options]
+    assert message in refused(lambda: resolve(*given))
+
+
+def test_a_standing_limit_on_a_drop_waits_for_a_comparison(
+    resolve: Resolve, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini("[pytest]\npinchbench_compare_fail = 0.1\n")
+    assert resolve().compare_fail == 0.1
+
+
 # -- what is valid ----------------------------------------------------------------------------
 
 

@@ -315,6 +315,16 @@ def test_a_command_that_selects_nothing_leaves_no_folder(pytester, project, run,
     assert not (pytester.path / "pinchbench-results").exists()
 
 
+def test_the_wall_time_of_a_run_is_that_of_all_its_sessions(pytester, project, run):
+    project({"task_a": GOOD})
+    run()
+    (path,) = pytester.path.rglob("summary.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "wall_seconds": 7200.0}))
+    result = run("--pinchbench-resume", "latest")
+    result.stdout.fnmatch_lines(["Wall time   2h00m"])
+    assert 7200 < json.loads(path.read_text())["wall_seconds"] < 7260
+
+
 def test_another_experiment_is_not_resumed_and_the_difference_is_shown(pytester, project, run):
     root = project({"task_a": GOOD})
     run()
@@ -349,11 +359,40 @@ def test_shards_are_merged_to_one_run(pytester, project, run):
     shards = sorted((pytester.path / "pinchbench-results").glob("*/*"))
     merge = [f"--pinchbench-merge={shard}" for shard in shards]
     result = pytester.runpytest("--pinchbench", *merge)
-    assert result.ret == 0
+    assert result.ret == pytest.ExitCode.TESTS_FAILED  # as of one run: task_b fell short
     result.stdout.fnmatch_lines(["task_a *", "task_b *", "Mean score  0.750*"])
     again = pytester.runpytest("--pinchbench", merge[0], merge[0])
     assert again.ret == pytest.ExitCode.USAGE_ERROR
     again.stderr.fnmatch_lines(["*has a result in*"])
+    stray = pytester.runpytest("--pinchbench", merge[0], str(shards[1]))
+    assert stray.ret == pytest.ExitCode.USAGE_ERROR
+    stray.stderr.fnmatch_lines([f"*{shards[1]} beside --pinchbench-merge: *again for each*"])
+
+
+def test_a_merge_is_gated_as_one_run(pytester, project, run):
+    project({"task_a": GOOD, "task_b": HALF, "task_c": "exit 1"})
+    for tasks in ("task_a", "task_b", "task_c"):
+        run("--pinchbench-suite", tasks)
+    whole, half, broken = sorted((pytester.path / "pinchbench-results").glob("*/*"))
+
+    def merged(*options):
+        return pytester.runpytest("--pinchbench", *options)
+
+    two = (f"--pinchbench-merge={whole}", f"--pinchbench-merge={half}")
+    result = merged(*two, "--pinchbench-fail-under=0.75")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["Gate        met: mean 0.7500, required 0.75"])
+    assert merged(*two, "--pinchbench-fail-under=0.76").ret == pytest.ExitCode.TESTS_FAILED
+    result = merged(*two, f"--pinchbench-merge={broken}", "--pinchbench-fail-under=0.1")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["Gate        not met: no official mean to hold against 0.1"])
+    drop = (f"--pinchbench-compare={whole}", "--pinchbench-compare-fail=0.5")
+    result = merged(f"--pinchbench-merge={half}", "--pinchbench-fail-under=0", *drop)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["Comparison  not met: nothing to compare with lab/m*"])
+    result = run("--pinchbench-resume", "latest", "--pinchbench-env", "local")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(failed=1)
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from pytest_pinchbench.comparison import compare_with_last
+from pytest_pinchbench.gates import comparison_gate
 from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.reports import text
-from pytest_pinchbench.reports.markdown import comparison_markdown, table_markdown
+from pytest_pinchbench.reports.markdown import comparison_markdown, gate_markdown, table_markdown
 from pytest_pinchbench.reports.summarize import Summary
 from pytest_pinchbench.results import write_atomically
 
@@ -33,22 +35,20 @@ def compare_finished(
             "give it again for each, the new run last; or give --model to run one now"
         )
     comparisons = compare_with_last(runs)
-    drops = [
-        comparison.baseline_name
-        for comparison in comparisons
-        if compare_fail is not None and comparison.worse_by_more_than(compare_fail)
-    ]
+    gate = None if compare_fail is None else comparison_gate(comparisons, compare_fail)
     lines = []
     for comparison in comparisons:
         lines += [*text.comparison_lines(comparison), ""]
     lines += text.table_lines(runs)
-    if drops:
-        lines.append(f"Comparison  fails: significantly below {', '.join(drops)}")
-    markdown = "\n\n".join([table_markdown(runs), *map(comparison_markdown, comparisons)]) + "\n"
+    parts = [table_markdown(runs), *map(comparison_markdown, comparisons)]
+    if gate is not None:
+        lines += text.gate_lines(gate)
+        parts.append(gate_markdown(asdict(gate)))
+    markdown = "\n\n".join(parts) + "\n"
     results_dir.mkdir(parents=True, exist_ok=True)
     write_atomically(results_dir / "comparison.md", markdown.encode("utf-8", "replace"))
     lines.append(f"As Markdown {results_dir / 'comparison.md'}")
     if page := environ.get("GITHUB_STEP_SUMMARY"):
         with Path(page).open("a", encoding="utf-8", errors="replace") as stream:
             stream.write(markdown)
-    return lines, bool(drops)
+    return lines, gate is not None and not gate.met

@@ -30,10 +30,10 @@ def annotation_lines(
     *,
     pass_mark: float = 1.0,
 ) -> list[str]:
-    """Lines for standard output: invalid tasks are errors, shortfalls warnings, the mean a
-    notice. What is beyond GitHub's number of annotations goes into the last one of its kind.
+    """Lines for standard output: gates and invalid tasks are errors, shortfalls warnings, the
+    mean a notice. What is beyond GitHub's number of annotations goes into the last one of its kind.
     """
-    errors = [*_invalid(summary), *_drops(comparisons)]
+    errors = [*_gates(summary), *_invalid(summary), *_drops(comparisons)]
     warnings = list(_shortfalls(summary, pass_mark))
     return [
         *_commands("error", errors),
@@ -76,6 +76,12 @@ def _commands(level: Level, found: Sequence[tuple[str, str]]) -> Iterator[str]:
         found = [*found[: _SHOWN - 1], (f"PinchBench: {len(rest)} more", together)]
     for title, message in found:
         yield command(level, title, message)
+
+
+def _gates(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for gate in summary.get("gates", ()):
+        if not gate["met"]:
+            yield f"PinchBench {gate['name'].lower()}", f"not met: {gate['why']}"
 
 
 def _invalid(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

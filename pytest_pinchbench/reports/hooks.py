@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_pinchbench.comparison import Comparison, compare_with_last
-from pytest_pinchbench.reports import github, junit, text
+from pytest_pinchbench.reports import junit
 from pytest_pinchbench.reports.conversation import conversation
-from pytest_pinchbench.reports.files import write_files
+from pytest_pinchbench.reports.ended import Ended
 from pytest_pinchbench.reports.json_report import add_scores
-from pytest_pinchbench.reports.summarize import Summary, summarize
+from pytest_pinchbench.reports.summarize import Summary
 from pytest_pinchbench.results import Record, RunDirectory
 from pytest_pinchbench.run import parse_node_id
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
 def register(config: pytest.Config, run: Run) -> None:
     """To be called before the run's own hooks are registered: what is registered later is
-    called earlier, and the comparison has its say on the exit code after the gate.
+    called earlier, and these lines stand below the run's summary.
     """
     hooks = ReportHooks(config, run)
     config.pluginmanager.register(hooks, "pinchbench-reports")
@@ -47,29 +45,25 @@ class _Results:
     """What the run came to, once it has ended.
 
     Not in the plugin itself: pytest looks at every attribute of a plugin for fixtures, at the
-    start of the session, and would have these worked out then.
+    start of the session, and would have this worked out then.
     """
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._began = time.monotonic()
 
     @cached_property
-    def records(self) -> list[Record]:
-        assert self._run.directory is not None
-        return self._run.directory.records()
-
-    @cached_property
-    def summary(self) -> Summary:
-        assert self._run.directory is not None
-        description = json.loads((self._run.directory.path / "run.json").read_bytes())
-        selected = [{"task_id": task, "attempt": k} for task, k in self._run.selected]
-        seconds = round(time.monotonic() - self._began, 3)
-        return summarize(self.records, {**description, "selected": selected}, wall_seconds=seconds)
-
-    @cached_property
-    def comparisons(self) -> list[Comparison]:
-        return compare_with_last([*self._run.baselines, self.summary])
+    def ended(self) -> Ended:
+        run = self._run
+        assert run.directory is not None
+        description = json.loads((run.directory.path / "run.json").read_bytes())
+        selected = [{"task_id": task, "attempt": k} for task, k in run.selected]
+        return Ended(
+            run.directory,
+            {**description, "selected": selected},
+            run.settings,
+            run.baselines,
+            run.wall_seconds,
+        )
 
 
 class ReportHooks:
@@ -80,7 +74,7 @@ class ReportHooks:
 
     def summary(self) -> Summary:
         """That of the run, which has ended."""
-        return self._results.summary
+        return self._results.ended.summary
 
     def _has_results(self) -> bool:
         directory = self._run.directory
@@ -97,53 +91,18 @@ class ReportHooks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if not self._has_results():
-            return
-        assert self._run.directory is not None
-        results = self._results
-        write_files(
-            self._run.directory,
-            results.records,
-            results.summary,
-            results.comparisons,
-            baselines=self._run.baselines,
-            say=self._run.say,
-        )
-        junit.add_suite_properties(self._config, results.summary)
-        decided = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        if session.exitstatus in decided and self._drops():
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self._has_results():
+            ended = self._results.ended
+            session.exitstatus = ended.exit_code(int(session.exitstatus))
+            ended.write(self._run.say)
+            junit.add_suite_properties(self._config, ended.summary)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_json_modifyreport(self, json_report: dict[str, Any]) -> None:
         if self._has_results():
-            add_scores(json_report, self._results.summary)
+            add_scores(json_report, self.summary())
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if not self._has_results():
-            return
-        summary, comparisons = self._results.summary, self._results.comparisons
-        lines: list[str] = []
-        for comparison in comparisons:
-            lines += ["", *text.comparison_lines(comparison)]
-        lines += [f"Comparison  fails the run: {drop}" for drop in self._drops()]
-        if len(self._run.baselines) > 1:
-            lines += ["", *text.table_lines([*self._run.baselines, summary])]
-        if github.in_github_actions():
-            mark = self._run.settings.pass_mark
-            lines += github.annotation_lines(summary, comparisons, pass_mark=mark)
-            github.write_step_summary(summary, comparisons)
-        for line in lines:
-            terminalreporter.write_line(self._run.redactor.text(line))
-
-    def _drops(self) -> list[str]:
-        """The comparisons that ``--pinchbench-compare-fail`` fails the run for."""
-        limit = self._run.settings.compare_fail
-        if limit is None:
-            return []
-        return [
-            f"the mean is significantly below that of {comparison.baseline_name}, "
-            f"by more than {limit:g}"
-            for comparison in self._results.comparisons
-            if comparison.worse_by_more_than(limit)
-        ]
+        if self._has_results():
+            for line in self._results.ended.lines():
+                terminalreporter.write_line(self._run.redactor.text(line))

@@ -24,6 +24,7 @@ def summary_markdown(
     parts = [
         f"# PinchBench: {escape(summary['model'])}",
         _verdict(summary),
+        *map(gate_markdown, summary.get("gates", ())),
         _table(("", ""), _facts(summary)),
         *(comparison_markdown(comparison) for comparison in comparisons),
         "## Categories",
@@ -124,6 +125,11 @@ def _verdict(summary: Mapping[str, Any]) -> str:
         f"{len(summary['tasks'])} tasks: mean {formats.score(score['mean'])}, "
         f"{formats.percent(score['pass_rate'])} passed."
     )
+
+
+def gate_markdown(gate: Mapping[str, Any]) -> str:
+    state = "met" if gate["met"] else "not met"
+    return f"**{gate['name']} {state}**: {escape(gate['why'])}"
 
 
 def _facts(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:

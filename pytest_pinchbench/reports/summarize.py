@@ -100,8 +100,8 @@ def read_run(path: Path) -> Summary:
             raise PinchBenchError(
                 f"{path} holds no results: a run directory has <task id>/attempt-1/result.json"
             )
-        wall_seconds = (_read_json(path / "summary.json") or {}).get("wall_seconds")
-        return summarize(records, _read_json(path / "run.json") or {}, wall_seconds=wall_seconds)
+        run = _read_json(path / "run.json") or {}
+        return summarize(records, run, wall_seconds=wall_seconds_of(path))
     summary = _read_json(path)
     if summary is None or "tasks" not in summary:
         raise PinchBenchError(
@@ -109,6 +109,12 @@ def read_run(path: Path) -> Summary:
             + ("" if path.exists() else ": there is no such file")
         )
     return summary
+
+
+def wall_seconds_of(directory: Path) -> float | None:
+    """How long a run has taken so far, where its summary says so."""
+    seconds = (_read_json(directory / "summary.json") or {}).get("wall_seconds")
+    return float(seconds) if isinstance(seconds, (int, float)) else None
 
 
 def shown_score(summary: Mapping[str, Any]) -> dict[str, Any] | None:

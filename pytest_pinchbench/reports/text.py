@@ -9,10 +9,12 @@ from statistics import fmean
 from typing import Any
 
 from pytest_pinchbench.comparison import Comparison, Verdict, names
+from pytest_pinchbench.gates import Gate
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.reports.summarize import shown_score
 from pytest_pinchbench.summary import WIDTH
 
+_INDENT = " " * len("Comparison  ")
 _ORDER: tuple[Verdict, ...] = ("worse", "changed", "within noise", "same", "better")
 
 
@@ -32,8 +34,7 @@ def headline(run: Mapping[str, Any]) -> str:
 
 def comparison_lines(comparison: Comparison) -> list[str]:
     """The means, then every task that is not the same, regressions first."""
-    heading = f"Comparison  {comparison.new_name} with {comparison.baseline_name}"
-    lines = [short(heading, WIDTH), *(f"            {line}" for line in _mean(comparison))]
+    lines = [*_heading(comparison), *(f"{_INDENT}{line}" for line in _mean(comparison))]
     lines += _task_table(comparison)
     for what, tasks in (
         ("Only in the baseline", comparison.only_in_baseline),
@@ -44,6 +45,21 @@ def comparison_lines(comparison: Comparison) -> list[str]:
     for note in comparison.notes:
         lines += _wrapped(f"Note: {note}")
     return lines
+
+
+def _heading(comparison: Comparison) -> list[str]:
+    new, old = comparison.new_name, comparison.baseline_name
+    line = f"Comparison  {new} with {old}"
+    if len(line) <= WIDTH:
+        return [line]
+    rest = WIDTH - len(_INDENT)
+    return [f"Comparison  {short(new, rest)}", f"{_INDENT}{short(f'with {old}', rest)}"]
+
+
+def gate_lines(gate: Gate) -> list[str]:
+    """``Gate        met: mean 0.7371, required 0.7``"""
+    line = f"{gate.name:{len(_INDENT)}}{'met' if gate.met else 'not met'}: {gate.why}"
+    return textwrap.wrap(line, WIDTH, subsequent_indent=_INDENT, break_on_hyphens=False)
 
 
 def mean_line(comparison: Comparison) -> str:

@@ -85,15 +85,39 @@ def test_finished_runs_are_compared_the_last_with_those_before_it(tmp_path):
     assert failed
     assert lines[0] == "Comparison  new with older"
     assert any("0.900 -> 0.600, -0.300: worse" in line for line in lines)
-    assert "Comparison  fails: significantly below old" in lines
+    verdict = "Comparison  not met: the mean is significantly below that of old, by more than"
+    assert verdict in lines
+    assert lines[lines.index(verdict) + 1] == "            0.2"
     markdown = (tmp_path / "results" / "comparison.md").read_text()
     assert markdown.startswith("| model | mean |")
+    assert "**Comparison not met**: the mean is significantly below" in markdown
     assert page.read_text() == markdown
 
     _, failed = compare_finished(runs, compare_fail=0.4, results_dir=tmp_path, environ={})
     assert not failed
     _, failed = compare_finished(runs, compare_fail=None, results_dir=tmp_path, environ={})
     assert not failed
+
+
+def test_finished_runs_with_nothing_to_compare_meet_no_gate(tmp_path):
+    runs = [
+        summary_of(tmp_path / "old", {"task_a": [1.0]}, model="old"),
+        summary_of(tmp_path / "new", {"task_b": [1.0]}, model="new"),
+    ]
+    lines, failed = compare_finished(runs, compare_fail=0.5, results_dir=tmp_path, environ={})
+    assert failed
+    assert "Comparison  not met: nothing to compare with old" in lines
+
+
+def test_a_gate_that_is_not_met_is_the_first_error():
+    gates = [
+        {"name": "Gate", "met": False, "why": "mean 0.5000, required 0.7"},
+        {"name": "Comparison", "met": True, "why": "no significant drop of more than 0.1"},
+    ]
+    summary = {**quick_summary({"task_a": [0.5], "task_b": [None]}), "gates": gates}
+    errors = [line for line in annotation_lines(summary) if line.startswith("::error")]
+    assert errors[0] == "::error title=PinchBench gate::not met: mean 0.5000, required 0.7"
+    assert len(errors) == 2
 
 
 def test_one_finished_run_is_nothing_to_compare(tmp_path):

@@ -8,7 +8,8 @@ import pytest
 from runs import quick_summary
 
 from pytest_pinchbench.comparison import compare, compare_with_last, names
-from pytest_pinchbench.reports.text import comparison_lines, table_lines
+from pytest_pinchbench.gates import comparison_gate
+from pytest_pinchbench.reports.text import comparison_lines, gate_lines, table_lines
 
 TASKS = [f"task_{n:02}" for n in range(23)]
 
@@ -167,6 +168,43 @@ def test_a_drop_fails_only_when_it_is_larger_than_allowed_and_significant():
     assert not one_down.worse_by_more_than(0.0)
     up = compare(quick_summary(down), quick_summary(old))
     assert not up.worse_by_more_than(0.0)
+
+
+@pytest.mark.parametrize(
+    ("new", "why"),
+    [
+        ({"task_z": [1.0]}, "nothing to compare with old"),
+        ({"task_a": [1.0], "task_b": [None]}, "no valid result here of what old has: task_b"),
+        ({"task_a": [1.0]}, "no valid result here of what old has: task_b"),
+    ],
+)
+def test_a_run_that_lost_what_the_baseline_has_does_not_meet_the_gate(new, why):
+    old = {"task_a": [1.0], "task_b": [1.0], "task_c": [None]}
+    comparison = compare(quick_summary(old, model="old"), quick_summary(new))
+    gate = comparison_gate([comparison], 0.5)
+    assert (gate.met, gate.why) == (False, why)
+
+
+def test_a_gate_over_several_baselines_is_met_by_all_or_not_at_all():
+    old, new = {task: [0.9] for task in TASKS}, {task: [0.5] for task in TASKS}
+    runs = [quick_summary(new, model="even"), quick_summary(old, model="o" * 90)]
+    comparisons = compare_with_last([*runs, quick_summary(new)])
+    assert comparison_gate(comparisons[:1], 0.1).met
+    gate = comparison_gate(comparisons, 0.1)
+    assert not gate.met
+    lines = gate_lines(gate)
+    assert lines[0].startswith("Comparison  not met: the mean is significantly below")
+    assert max(map(len, lines)) <= 80
+
+
+def test_two_runs_of_one_long_model_are_told_apart_in_the_heading():
+    runs = [quick_summary({"task_a": [1.0]}, model="openrouter/lab/model") for _ in range(2)]
+    for hour, run in enumerate(runs):
+        run["started_at"] = f"2026-02-17T1{hour}:00:00.000+00:00"
+    assert comparison_lines(compare(*runs))[:2] == [
+        "Comparison  openrouter/lab/model of 2026-02-17 11:00:00",
+        "            with openrouter/lab/model of 2026-02-17 10:00:00",
+    ]
 
 
 def test_the_last_run_is_compared_with_each_before_it():

@@ -129,7 +129,8 @@ def test_a_significant_drop_fails_the_run_and_a_smaller_one_than_allowed_does_no
     assert allowed.returncode == pytest.ExitCode.OK, allowed.stdout
     failed = run_pinchbench(project, *options, "--pinchbench-compare-fail", "0.4")
     assert failed.returncode == pytest.ExitCode.TESTS_FAILED
-    assert "fails the run: the mean is significantly below that of lab/old" in failed.stdout
+    assert "Comparison  not met: the mean is significantly below that of lab/old" in failed.stdout
+    assert "Comparison  met: no significant drop of more than 0.6" in allowed.stdout
 
     runs = sorted((project / "pinchbench-results" / "lab-m").iterdir())
     again = compare(read_run(runs[0]), read_run(runs[1] / "summary.json"))

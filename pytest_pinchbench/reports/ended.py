@@ -1,0 +1,86 @@
+"""What a run came to, once it has ended; of runs that were merged, the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_pinchbench.comparison import compare_with_last
+from pytest_pinchbench.gates import gates
+from pytest_pinchbench.reports import github, text
+from pytest_pinchbench.reports.files import write_files
+from pytest_pinchbench.reports.summarize import Summary, summarize
+from pytest_pinchbench.results import RunDirectory
+
+if TYPE_CHECKING:
+    from pytest_pinchbench.options import Settings
+
+
+class Ended:
+    """``run`` is the ``run.json`` of the directory, ``baselines`` are what it is compared with."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        run: Mapping[str, Any],
+        settings: Settings,
+        baselines: Sequence[Summary],
+        wall_seconds: float | None = None,
+    ) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._baselines = baselines
+        self.records = directory.records()
+        self.summary = summarize(self.records, run, wall_seconds=wall_seconds)
+        self.comparisons = compare_with_last([*baselines, self.summary])
+        self.gates = gates(
+            self.summary,
+            self.comparisons,
+            fail_under=settings.fail_under,
+            compare_fail=settings.compare_fail,
+        )
+        self.summary["gates"] = [asdict(gate) for gate in self.gates]
+
+    def write(self, say: Callable[[str], None]) -> None:
+        """The files at the top of the run directory."""
+        write_files(
+            self._directory,
+            self.records,
+            self.summary,
+            self.comparisons,
+            baselines=self._baselines,
+            say=say,
+        )
+
+    def lines(self) -> list[str]:
+        """For the terminal, after the summary: gates, comparisons, annotations for GitHub."""
+        lines: list[str] = []
+        for gate in self.gates:
+            lines += text.gate_lines(gate)
+        for comparison in self.comparisons:
+            lines += ["", *text.comparison_lines(comparison)]
+        if len(self._baselines) > 1:
+            lines += ["", *text.table_lines([*self._baselines, self.summary])]
+        if github.in_github_actions():
+            mark = self._settings.pass_mark
+            lines += github.annotation_lines(self.summary, self.comparisons, pass_mark=mark)
+            github.write_step_summary(self.summary, self.comparisons)
+        return lines
+
+    def exit_code(self, code: int) -> int:
+        """``code`` is pytest's. Between 0 and 1 ``--pinchbench-fail-under`` decides in the place
+        of the items, and a gate that is not met is a failure.
+
+        A resumed run is no success while any of its attempts has no valid result, be it one
+        that this session was not to run.
+        """
+        if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            return code
+        passed = code == pytest.ExitCode.OK or self._settings.fail_under is not None
+        if self._settings.resume is not None:
+            passed = passed and self.summary["official"]
+        passed = passed and all(gate.met for gate in self.gates)
+        return int(pytest.ExitCode.OK if passed else pytest.ExitCode.TESTS_FAILED)
