@@ -14,7 +14,9 @@ from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.results import (
     Record,
     RunDirectory,
+    has_shape,
     iso_time,
+    read_json,
     read_record,
     safe_name,
     write_json,
@@ -23,6 +25,17 @@ from pytest_pinchbench.suite import suite_digest
 
 if TYPE_CHECKING:
     from pytest_pinchbench.options import ModelSpec, Settings
+
+
+_RUN_SHAPE = {
+    **dict.fromkeys(("run_id", "started_at", "model"), str),
+    "identity": {},
+    "settings": {"suite": (str, list), "limit": int, "sample_ids": list, "attempts": int},
+    "suites": {},
+    "selected": [{"task_id": str, "attempt": int}],
+    "versions": {},
+}
+"""What is read of ``run.json``."""
 
 
 def identity(settings: Settings, suite_roots: Sequence[Path]) -> dict[str, Any]:
@@ -99,11 +112,27 @@ def as_before(settings: Settings, earlier: Record) -> Settings:
 
 def describe(path: Path) -> Record:
     """The ``run.json`` of a run directory. Raises ``PinchBenchError`` where there is none."""
-    try:
-        description: Record = json.loads((path / "run.json").read_bytes())
-    except (OSError, ValueError):
-        raise PinchBenchError(f"{path} is no run directory: it has no whole run.json") from None
+    file = path / "run.json"
+    if not file.exists():
+        raise PinchBenchError(f"{path} is no run directory: it has no run.json")
+    description: Record = read_json(file)
+    if not has_shape(description, _RUN_SHAPE):
+        raise PinchBenchError(
+            f"{file} is damaged: what was asked for in that run is not known any more; put a "
+            f"whole copy of the file there, or run the tasks anew"
+        )
     return description
+
+
+def refuse_damaged(path: Path) -> None:
+    """Raise ``PinchBenchError`` for a record that cannot be read: to leave it out would change
+    what the run came to.
+    """
+    for file in RunDirectory(path).damaged():
+        raise PinchBenchError(
+            f"{file} is damaged; put a whole copy of it there, or run that attempt again with "
+            f"--pinchbench-resume {path}"
+        )
 
 
 def refuse_differences(what: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -124,6 +153,8 @@ def merge_runs(paths: Sequence[Path], results_dir: Path) -> tuple[RunDirectory, 
     experiments, or an attempt has a valid result in more than one of them.
     """
     descriptions = [describe(path) for path in paths]
+    for path in paths:
+        refuse_damaged(path)
     first = descriptions[0]
     for path, description in zip(paths[1:], descriptions[1:], strict=True):
         refuse_differences(

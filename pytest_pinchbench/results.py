@@ -45,6 +45,25 @@ _LENIENT = ("utf-8", "backslashreplace")
 
 Record = dict[str, Any]
 
+_NUMBER = (int, float)
+_ISSUE = {"severity": str, "code": str, "message": str}
+_RECORD_SHAPE = {
+    **dict.fromkeys(("task_id", "name", "category", "grading_type", "status"), str),
+    "attempt": int,
+    "metrics": {"score": (*_NUMBER, type(None)), "passed": (bool, type(None))},
+    "timed_out": bool,
+    "ground_truth": {},
+    "issues": [_ISSUE],
+    "usage": {name: (*_NUMBER, type(None)) for name in Usage.__dataclass_fields__},
+    "judge_usage": (dict, type(None)),
+    "execution_time": (*_NUMBER, type(None)),
+    **dict.fromkeys(("started_at", "finished_at"), str),
+    "retried": [{}],
+    "artifacts": {"workspace": object, "harness_execution": (dict, type(None))},
+    "meta": {"benchmark": {"scoring": (dict, type(None))}},
+}
+"""What is read of a record, for :func:`has_shape`."""
+
 
 @dataclass(frozen=True)
 class TaskResult:
@@ -370,12 +389,17 @@ class RunDirectory:
         return KeptWork(run, archive, Workspace(artifacts["workspace_path"]).relative)
 
     def records(self) -> list[Record]:
-        """Every record there is, in order of task id and attempt."""
+        """Every whole record there is, in order of task id and attempt."""
         found = (read_record(path) for path in self.path.glob("*/attempt-*/result.json"))
         return sorted(
             (record for record in found if record is not None),
             key=lambda record: (record["task_id"], record["attempt"]),
         )
+
+    def damaged(self) -> list[Path]:
+        """The files that should be records and are none."""
+        found = sorted(self.path.glob("*/attempt-*/result.json"))
+        return [path for path in found if read_record(path) is None]
 
     def once(self, name: str, action: Callable[[], None]) -> None:
         """Do something once in the whole run, in whichever process comes first.
@@ -422,11 +446,31 @@ def safe_name(text: str) -> str:
 
 def read_record(path: Path) -> Record | None:
     """A record as written by this or a later version, or None where there is no whole one."""
+    record = read_json(path)
+    return record if has_shape(record, _RECORD_SHAPE) else None
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds; None where there is no file, or it holds no JSON."""
     try:
-        record: Record = json.loads(path.read_bytes())
+        return json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
-    return record if isinstance(record, dict) and "task_id" in record else None
+
+
+def has_shape(value: Any, shape: Any) -> bool:
+    """Whether a JSON value holds what will be read of it.
+
+    A shape is a type or several, a mapping of names that have to be there to shapes, or a
+    list of the one shape that every item has.
+    """
+    if isinstance(shape, dict):
+        return isinstance(value, dict) and all(
+            name in value and has_shape(value[name], part) for name, part in shape.items()
+        )
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(has_shape(item, shape[0]) for item in value)
+    return isinstance(value, shape)
 
 
 def write_json(path: Path, value: Any) -> None:

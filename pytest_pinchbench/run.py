@@ -23,6 +23,7 @@ from pytest_pinchbench.earlier_runs import (
     describe,
     find_run,
     identity,
+    refuse_damaged,
     refuse_differences,
 )
 from pytest_pinchbench.issues import (
@@ -126,6 +127,7 @@ class Run:
 
         if settings.regrade is not None:
             settings = replace(settings, regrade=str(find_run(settings.regrade, settings, here)))
+            refuse_damaged(Path(str(settings.regrade)))
         if settings.resume is not None:
             settings = replace(settings, resume=str(find_run(settings.resume, settings, here)))
         earlier = settings.resume or settings.regrade
@@ -364,6 +366,10 @@ class Run:
                 f"resuming {self._short(self.directory)}: {valid} of {len(self.selected)} "
                 f"attempts have a valid result, which is kept"
             )
+            lines += [
+                f"{path.relative_to(self.directory.path)} is damaged: that attempt is run again"
+                for path in self.directory.damaged()
+            ]
         tasks = self.suites.tasks()
         judged = {
             task

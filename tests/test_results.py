@@ -43,6 +43,20 @@ def test_a_torn_record_is_no_record(tmp_path):
     assert read_record(path) is None
 
 
+@pytest.mark.parametrize("break_it", ["{}", "[]", "null", "usage", "issues", "meta"])
+def test_a_damaged_record_is_no_record(tmp_path, break_it):
+    directory = RunDirectory(tmp_path)
+    folder = directory.write(result())
+    path = folder / "result.json"
+    if break_it in (whole := json.loads(path.read_text())):
+        del whole[break_it]
+        path.write_text(json.dumps(whole))
+    else:
+        path.write_text(break_it)
+    assert directory.read("task_00_hello", 1) is None
+    assert (directory.records(), directory.damaged()) == ([], [path])
+
+
 def test_an_attempt_with_a_fatal_issue_has_no_score_whatever_its_grade():
     fatal = record(score=1.0, issues=(Issue("FATAL", "judge_http", "500"),))
     assert fatal["status"] == "invalid"

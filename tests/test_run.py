@@ -325,6 +325,25 @@ def test_the_wall_time_of_a_run_is_that_of_all_its_sessions(pytester, project, r
     assert 7200 < json.loads(path.read_text())["wall_seconds"] < 7260
 
 
+def test_a_damaged_record_is_run_again_and_is_no_part_of_anything_else(pytester, project, run):
+    project({"task_a": GOOD, "task_b": GOOD})
+    run()
+    (old,) = (pytester.path / "pinchbench-results").glob("*/*")
+    path = old / "task_a" / "attempt-1" / "result.json"
+    path.write_text("{}")
+    for option in ("merge", "regrade"):
+        result = pytester.runpytest("--pinchbench", f"--pinchbench-{option}", str(old))
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines([f"*{path} is damaged; *--pinchbench-resume {old}"])
+    result = run("--pinchbench-resume", "latest")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*task_a/attempt-1/result.json is damaged: *is run again"])
+    (old / "run.json").write_text("[]")
+    result = run("--pinchbench-resume", str(old))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{old}/run.json is damaged: *"])
+
+
 def test_another_experiment_is_not_resumed_and_the_difference_is_shown(pytester, project, run):
     root = project({"task_a": GOOD})
     run()

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_pinchbench import scores
-from pytest_pinchbench.earlier_runs import find_run
+from pytest_pinchbench.earlier_runs import describe, find_run, refuse_damaged
 from pytest_pinchbench.issues import PinchBenchError
-from pytest_pinchbench.results import Record, RunDirectory
+from pytest_pinchbench.results import Record, RunDirectory, has_shape, read_json
 
 if TYPE_CHECKING:
     from pytest_pinchbench.options import Settings
@@ -24,6 +24,23 @@ if TYPE_CHECKING:
 SUMMARY_SCHEMA = "pinchbench-summary-1"
 
 Summary = dict[str, Any]
+
+_SHAPE = {
+    **dict.fromkeys(("run_id", "model", "judge", "started_at", "score", "reference"), object),
+    "official": bool,
+    "usage": {"total_tokens": int, "cost_usd": (int, float, type(None))},
+    "tasks": [
+        {
+            **dict.fromkeys(("category", "execution_time"), object),
+            "task_id": str,
+            "attempts": [{"score": (int, float, type(None))}],
+        }
+    ],
+    "suites": {},
+    "versions": {},
+    "settings": {},
+}
+"""What is read of the summary of a run to compare with."""
 
 # where a run keeps its files and what it does with its scores change no score
 _NO_PART_OF_THE_DIGEST = (
@@ -94,16 +111,16 @@ def read_run(path: Path) -> Summary:
     Of a directory the records count, not the summary in it. Raises ``PinchBenchError``.
     """
     if path.is_dir():
-        directory = RunDirectory(path)
-        records = directory.records()
+        refuse_damaged(path)
+        records = RunDirectory(path).records()
         if not records:
             raise PinchBenchError(
                 f"{path} holds no results: a run directory has <task id>/attempt-1/result.json"
             )
-        run = _read_json(path / "run.json") or {}
+        run = describe(path) if (path / "run.json").exists() else {}
         return summarize(records, run, wall_seconds=wall_seconds_of(path))
-    summary = _read_json(path)
-    if summary is None or "tasks" not in summary:
+    summary: Summary = read_json(path)
+    if not has_shape(summary, _SHAPE):
         raise PinchBenchError(
             f"{path} is neither a run directory nor the summary.json of a run"
             + ("" if path.exists() else ": there is no such file")
@@ -113,22 +130,16 @@ def read_run(path: Path) -> Summary:
 
 def wall_seconds_of(directory: Path) -> float | None:
     """How long a run has taken so far, where its summary says so."""
-    seconds = (_read_json(directory / "summary.json") or {}).get("wall_seconds")
-    return float(seconds) if isinstance(seconds, (int, float)) else None
+    summary = read_json(directory / "summary.json")
+    if not has_shape(summary, {"wall_seconds": (int, float)}):
+        return None
+    return float(summary["wall_seconds"])
 
 
 def shown_score(summary: Mapping[str, Any]) -> dict[str, Any] | None:
     """The official score, or else the one over the valid tasks (``official`` says which)."""
     score: dict[str, Any] | None = summary["score"] or summary["reference"]
     return score
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _score(records: Sequence[Record]) -> dict[str, Any] | None:

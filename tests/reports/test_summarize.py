@@ -140,6 +140,23 @@ def test_what_is_no_run_is_refused(tmp_path, what):
         read_run(path)
 
 
+@pytest.mark.parametrize("name", ["run.json", "task_a/attempt-1/result.json"])
+@pytest.mark.parametrize("content", ["{}", "[]", '{"task_id": "task_a", "attempt": 1}', "{"])
+def test_a_damaged_file_of_a_run_is_named(tmp_path, name, content):
+    path = write_run(tmp_path / "run", {"task_a": [1.0], "task_b": [0.5]}).path / name
+    path.write_text(content)
+    with pytest.raises(PinchBenchError, match=f"^{re.escape(str(path))} is damaged"):
+        read_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("content", ["[]", '{"tasks": []}', '{"tasks": 5}'])
+def test_a_damaged_summary_is_no_run(tmp_path, content):
+    path = tmp_path / "summary.json"
+    path.write_text(content)
+    with pytest.raises(PinchBenchError, match="is neither a run directory nor the summary"):
+        read_run(path)
+
+
 def test_the_page_of_a_run_has_its_numbers():
     records = [
         record("task_a", 1.0, category="writing"),
