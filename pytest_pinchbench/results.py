@@ -425,6 +425,10 @@ class RunDirectory:
             if outcome.get("type") == ender.__name__:
                 raise ender(outcome["message"])
 
+    def has_ended(self, name: str) -> bool:
+        """Whether that which is done once has ended the run."""
+        return bool(read_json(self.path / ".once" / f"{name}.json"))
+
     def finish(self) -> None:
         """Remove what only the running processes needed."""
         with contextlib.suppress(OSError):

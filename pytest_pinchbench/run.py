@@ -254,28 +254,34 @@ class Run:
         assert self.directory is not None
         directory = self.directory
         work = Work(self, item.session, settings, environment, harness, judge)
-        why = ""
-        sanity = _sanity_item(item.session) if settings.sanity_stop else None
-        try:
-            directory.once("environment", environment.prepare)
-            if sanity is not None:
-                first = sanity
-                directory.once("sanity", lambda: work.sanity(first))
-            record = directory.read(task.id, item.attempt)
-            if record is None or record["metrics"]["score"] is None:
-                self._mind_the_budget(item.session)
-                record = work.attempt(task, item.attempt, record)
-        except RUN_ENDERS as error:
-            why = self.redactor.text(str(error))
-            insane = isinstance(error, SanityFailed)
-            item.session.shouldfail = (
-                why if insane else "no task can run like this; see the error above"
-            )
-            record = directory.read(task.id, item.attempt) if insane else None
-        if record is None:
-            pytest.fail(why, pytrace=False)
+        record = directory.read(task.id, item.attempt)
+        if record is None or record["metrics"]["score"] is None:
+            record = self._work_on(item, task, work)
         item.user_properties += user_properties(record)
         return record
+
+    def _work_on(self, item: TaskItem, task: Task, work: Work) -> Record:
+        assert self.directory is not None
+        directory, session = self.directory, item.session
+        sanity = _sanity_item(session) if work.settings.sanity_stop else None
+        try:
+            directory.once("environment", work.environment.prepare)
+            if sanity is not None:
+                directory.once("sanity", lambda: work.sanity(sanity))
+            record = directory.read(task.id, item.attempt)
+            if record is None or record["metrics"]["score"] is None:
+                self._mind_the_budget(session)
+                record = work.attempt(task, item.attempt, record)
+            return record
+        except SanityFailed as error:
+            session.shouldstop = why = self.redactor.text(str(error))
+            record = directory.read(task.id, item.attempt)
+            if record is None:
+                pytest.skip(why)
+            return record
+        except RUN_ENDERS as error:
+            session.shouldstop = "no task can run like this; see the error above"
+            pytest.fail(self.redactor.text(str(error)), pytrace=False)
 
     def _mind_the_budget(self, session: pytest.Session) -> None:
         """Start nothing more once the measured cost is past ``--pinchbench-budget-usd``."""
@@ -341,6 +347,8 @@ class Run:
         lines = summary_lines(outcomes, seconds=self.wall_seconds, where=where)
         if official_score(outcomes) is None:
             lines.append(f"To go on    the same command with --pinchbench-resume {where}")
+            if self.directory.has_ended("sanity"):
+                lines.append(f"{'':12}--pinchbench-keep-going, or the sanity task stops it again")
         return [self.redactor.text(line) for line in lines]
 
     # -- what is said -------------------------------------------------------------------

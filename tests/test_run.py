@@ -258,6 +258,8 @@ def test_resuming_runs_only_what_has_no_valid_result(pytester, project, run):
     result = run("--pinchbench-resume", "latest", "-n", "1")
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(["*2 of 3 attempts have a valid result*", "Mean score  0.833*"])
+    result = run("--pinchbench-resume", "latest")
+    assert "the agent acts on this machine" not in result.stdout.str()  # there is none
     assert sorted(log.read_text().split()) == ["task_a", "task_b", "task_b", "task_c"]
     assert len(list((pytester.path / "pinchbench-results").glob("*/*"))) == 1
 
@@ -418,7 +420,18 @@ def test_a_merge_is_gated_as_one_run(pytester, project, run):
 def test_a_sanity_task_that_scores_nothing_stops_the_run(pytester, project, run, workers):
     project({"task_a": GOOD, "task_b": GOOD, "task_z_sanity": "true"})
     result = run("-n", workers)
-    result.stdout.fnmatch_lines(["*the sanity task task_z_sanity scored 0*"])
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(
+        [
+            "To go on * --pinchbench-resume *",
+            "            --pinchbench-keep-going, or the sanity task stops it again",
+            "!* Interrupted: the sanity task task_z_sanity scored 0*",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*xdist.dsession*")
+    assert result.parseoutcomes()["failed"] == 1
+    assert "error" not in result.parseoutcomes()
+    assert "errors" not in result.parseoutcomes()
     assert {task: one["metrics"]["score"] for task, one in records(pytester).items()} == {
         "task_z_sanity": 0.0
     }
@@ -444,12 +457,14 @@ def test_attempts_are_averaged(pytester, project, run):
     result.stdout.fnmatch_lines(["task_a?1? *1.000*", "task_a?2? *0.500*", "Mean score  0.750*"])
 
 
-def test_no_docker_is_one_clear_error_for_the_whole_run(project, run, monkeypatch):
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_no_docker_is_one_clear_error_for_the_whole_run(project, run, monkeypatch, workers):
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     project({"task_a": GOOD, "task_b": GOOD})
-    result = run("--pinchbench-env", "docker")
+    result = run("--pinchbench-env", "docker", "-n", workers)
     result.stdout.fnmatch_lines(["*--pinchbench-env local*"])
     result.assert_outcomes(errors=1)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
