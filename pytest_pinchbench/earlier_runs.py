@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,13 @@ _RUN_SHAPE = {
     "versions": {},
 }
 """What is read of ``run.json``."""
+
+
+GRADING = (
+    *("suite", "judge", "judge_timeout", "judge_transcript_limit"),
+    *("check_timeout", "evaluation_timeout"),
+)
+"""What in an identity a grade depends on; the rest is what the agent's work depends on."""
 
 
 def identity(settings: Settings, suite_roots: Sequence[Path]) -> dict[str, Any]:
@@ -135,15 +142,28 @@ def refuse_damaged(path: Path) -> None:
         )
 
 
-def refuse_differences(what: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise ``PinchBenchError`` that shows each difference, if the two identities have any."""
-    names = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+def refuse_differences(what: str, was: Record, now: Record, regraded: str = "") -> None:
+    """Raise ``PinchBenchError`` that shows each difference, if the identities of two runs, given
+    as their ``run.json``, have any. ``regraded`` says how else to go on where only the grading
+    differs.
+    """
+    old, new = was["identity"], now["identity"]
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     if names:
         shown = "".join(
-            f"\n  {name}: {json.dumps(was.get(name))} there, {json.dumps(now.get(name))} here"
-            for name in names
+            f"\n  {name}: {_shown(name, was)} there, {_shown(name, now)} here" for name in names
         )
-        raise PinchBenchError(f"{what} is another experiment; what differs:{shown}")
+        hint = f"\n{regraded}" if regraded and set(names) <= set(GRADING) else ""
+        raise PinchBenchError(f"{what} is another experiment; what differs:{shown}{hint}")
+
+
+def _shown(name: str, run: Record) -> str:
+    value = run["identity"].get(name)
+    if name != "suite":
+        return json.dumps(value)
+    commits = ", ".join(f"{suite} at {commit}" for suite, commit in run["suites"].items())
+    digests = ", ".join(digest[:12] for digest in value or ())
+    return f"{commits.replace(' at None', ' in no git repository')} (digest {digests})"
 
 
 def merge_runs(paths: Sequence[Path], results_dir: Path) -> tuple[RunDirectory, list[Record]]:
@@ -157,9 +177,7 @@ def merge_runs(paths: Sequence[Path], results_dir: Path) -> tuple[RunDirectory, 
         refuse_damaged(path)
     first = descriptions[0]
     for path, description in zip(paths[1:], descriptions[1:], strict=True):
-        refuse_differences(
-            f"{path}, beside {paths[0]},", description["identity"], first["identity"]
-        )
+        refuse_differences(f"{path}, beside {paths[0]},", description, first)
     chosen: dict[tuple[str, int], tuple[Path, Record]] = {}
     for path in paths:
         for found in sorted(path.glob("*/attempt-*/result.json")):

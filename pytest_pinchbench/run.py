@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_pinchbench.earlier_runs import (
+    GRADING,
     as_before,
     describe,
     find_run,
@@ -133,6 +134,10 @@ class Run:
         earlier = settings.resume or settings.regrade
         if earlier is not None:
             settings = as_before(settings, describe(Path(earlier)))
+        if settings.regrade is not None:
+            # the model whose work is scored
+            regraded = describe(Path(settings.regrade))["model"]
+            settings = replace(settings, model=replace(settings.model, id=regraded))
         run = cls(config, settings, uuid.uuid4().hex[:12], None)
         run.find_arguments()
         if config.option.collectonly:
@@ -170,8 +175,12 @@ class Run:
     def _go_on(self, directory: RunDirectory) -> None:
         """Take up an earlier run. Raises ``PinchBenchError`` if it is another experiment."""
         earlier = describe(directory.path)
-        wanted = self.redactor.json(identity(self.settings, self.suites.roots()))
-        refuse_differences(str(directory.path), earlier["identity"], wanted)
+        refuse_differences(
+            str(directory.path),
+            earlier,
+            self.description(),
+            f"To grade the work of its agents like this: --pinchbench-regrade {directory.path}",
+        )
         self.directory = directory
         self.run_id = earlier["run_id"]
         self._seconds_before = wall_seconds_of(directory.path) or 0.0
@@ -206,8 +215,7 @@ class Run:
     @property
     def model_id(self) -> str:
         """The model whose work is scored; in a regrade, that of the earlier run."""
-        source = self.regraded
-        return self.settings.model.id if source is None else describe(source.path)["model"]
+        return self.settings.model.id
 
     @property
     def regraded(self) -> RunDirectory | None:
@@ -227,6 +235,7 @@ class Run:
                 run_id=self.run_id,
                 data_dir=settings.data_dir,
                 keep=settings.keep_environment,
+                agent_runs=self.regraded is None,
                 say=self.say,
             )
         )
@@ -367,6 +376,9 @@ class Run:
     def warnings(self) -> list[str]:
         """What should be known before the first task."""
         lines = list(self.settings.warnings)
+        if self.regraded is not None:
+            where = self._short(self.regraded)
+            lines.append(f"regrading {where}: the work of its agents is graded again, none runs")
         if self.settings.resume is not None and self.directory is not None:
             records = [self.directory.read(*key) for key in self.selected]
             valid = sum(record is not None and record["status"] == "scored" for record in records)
@@ -409,7 +421,7 @@ class Run:
             "run_id": self.run_id,
             "started_at": iso_time(time.time()),
             "model": self.model_id,
-            "identity": self.redactor.json(identity(self.settings, self.suites.roots())),
+            "identity": self.redactor.json(self._identity()),
             "settings": self.redactor.json(self.settings.public()),
             "suites": {root.name: suite_commit(root) for root in self.suites.roots()},
             "selected": [{"task_id": task, "attempt": k} for task, k in self.selected],
@@ -419,6 +431,14 @@ class Run:
                 "python": platform.python_version(),
             },
         }
+
+    def _identity(self) -> dict[str, Any]:
+        """In a regrade, the work is that of the earlier run, and the grading today's."""
+        today = identity(self.settings, self.suites.roots())
+        if self.regraded is None:
+            return today
+        earlier = describe(self.regraded.path)["identity"]
+        return {**earlier, **{name: today[name] for name in GRADING}}
 
     def say(self, message: str) -> None:
         """A line for the user, now, past pytest's capturing and from any process."""

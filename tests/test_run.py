@@ -355,7 +355,7 @@ def test_another_experiment_is_not_resumed_and_the_difference_is_shown(pytester,
     task = root / "tasks" / "task_a.md"
     task.write_text(task.read_text().replace("Make made.txt", "Create made.txt"))
     result = run("--pinchbench-resume", "latest")
-    result.stderr.fnmatch_lines(["*suite: *"])
+    result.stderr.fnmatch_lines(["*suite: skill in no git repository (digest *) there, skill *"])
 
 
 def test_a_regrade_grades_kept_work_with_todays_checks_and_runs_no_agent(pytester, project, run):
@@ -369,8 +369,43 @@ def test_a_regrade_grades_kept_work_with_todays_checks_and_runs_no_agent(pyteste
         "--pinchbench", "--pinchbench-env", "local", "--pinchbench-regrade", str(old)
     )
     result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*PinchBench: lab/m*", "*the agent ended with 1*"])
+    result.stdout.fnmatch_lines(
+        [
+            f"*regrading pinchbench-results/lab-m/{old.name}: the work of its agents is graded *",
+            "*PinchBench: lab/m*",
+            "*the agent ended with 1*",
+        ]
+    )
+    assert "the agent acts on this machine" not in result.stdout.str()
     assert log.read_text() == "x\n"
+
+
+def test_a_regrade_is_of_the_earlier_runs_model_and_can_be_resumed(pytester, project, run):
+    root = project({"task_a": GOOD, "task_b": f"test -e {pytester.path}/mended || exit 1; {GOOD}"})
+    run("--pinchbench-max-tokens", "77")
+    task = root / "tasks" / "task_a.md"
+    task.write_text(task.read_text().replace('"yes" in', '"no" in'))
+    options = ("--pinchbench", "--pinchbench-env", "local")
+    pytester.runpytest(*options, "--pinchbench-regrade", "latest")
+    new = max((pytester.path / "pinchbench-results").glob("*/*"))
+    assert json.loads((new / "run.json").read_text())["identity"]["model"]["id"] == "lab/m"
+    (pytester.path / "mended").touch()
+    result = run("--pinchbench-max-tokens", "77", "--pinchbench-resume", str(new))
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*1 of 2 attempts have a valid result*"])
+
+
+def test_a_resume_with_another_grading_is_shown_the_way_to_a_regrade(pytester, project, run):
+    project({"task_a": GOOD})
+    run()
+    judge = ("--pinchbench-judge-model=j", "--pinchbench-judge-base-url=http://127.0.0.1:1")
+    result = run("--pinchbench-resume", "latest", *judge)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["  judge: null there, *", "To grade *--pinchbench-regrade *lab-m*"]
+    )
+    result = run("--pinchbench-resume", "latest", *judge, "--pinchbench-max-tokens", "77")
+    assert "--pinchbench-regrade" not in result.stderr.str()
 
 
 def test_shards_are_merged_to_one_run(pytester, project, run):

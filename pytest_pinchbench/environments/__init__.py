@@ -139,6 +139,8 @@ class EnvironmentSetup:
     """Leave sandboxes in place at close, and say how to get in and how to remove them."""
     say: Callable[[str], None] = field(default=lambda message: None)
     """Prints a line for the user: a pull's progress, a warning."""
+    agent_runs: bool = True
+    """False: work that is done already is graded again, and no agent runs."""
 
 
 @dataclass(frozen=True)

@@ -54,10 +54,11 @@ class LocalEnvironment:
     def prepare(self) -> None:
         for folder in _folders_of_dead_runs(self._base()):
             _remove(folder)
-        self._setup.say(
-            "the agent acts on this machine, as you: it can read, change and send what you can "
-            "(environment local; --pinchbench-env docker keeps it in a container)"
-        )
+        if self._setup.agent_runs:
+            self._setup.say(
+                "the agent acts on this machine, as you: it can read, change and send what you "
+                "can (environment local; --pinchbench-env docker keeps it in a container)"
+            )
 
     def open(self, name: str, *, labels: Mapping[str, str], lifetime: float) -> LocalSandbox:
         try:
