@@ -62,6 +62,21 @@ def _url(raw: Any, base: Path) -> str:
     return url.rstrip("/")
 
 
+def _model_url(raw: Any, base: Path) -> str:
+    """OpenClaw adds the path of the protocol by itself, whatever is there already."""
+    from urllib.parse import urlsplit
+
+    url = _url(raw, base)
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    for ending in ("/chat/completions", "/responses", "/messages"):
+        if path.endswith(ending):
+            host = parts.netloc.rpartition("@")[2]  # user, password and query may be keys
+            right = f"{parts.scheme}://{host}{path.removesuffix(ending)}"
+            raise ValueError(f"has to end before {ending}: {right}")
+    return url
+
+
 def _yes_no(raw: Any, base: Path) -> bool:
     words = {"yes": True, "true": True, "on": True, "1": True}
     words |= {"no": False, "false": False, "off": False, "0": False}
@@ -281,7 +296,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "model-base-url",
-        _url,
+        _model_url,
         "endpoint of the model; without it, the id goes to OpenClaw as it is (openrouter/...)",
         metavar="URL",
         env=("MODEL_BASE_URL",),

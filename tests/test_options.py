@@ -297,6 +297,12 @@ def test_a_standing_limit_on_a_drop_waits_for_a_comparison(
         ("model-base-url=http://", "model_base_url has to be a URL"),
         ("model-base-url=http://h:port/v1", "model_base_url has to be a URL"),
         ("model-base-url=http://h/a b", "model_base_url has to be a URL"),
+        (
+            "model-base-url=http://u:p@h/v1/chat/completions/?key=k",
+            "model_base_url has to end before /chat/completions: http://h/v1",
+        ),
+        ("model-base-url=http://h/v1/responses", "has to end before /responses: http://h/v1"),
+        ("model-base-url=http://h/v1/messages", "has to end before /messages: http://h/v1"),
         ("model-api-protocol=openai", "has to be one of openai-chat, openai-responses, anthropic"),
         ("judge-api-protocol=antropic", "not 'antropic', did you mean 'anthropic'?"),
         ("openclaw-install=preinstall", "not 'preinstall', did you mean 'preinstalled'?"),
