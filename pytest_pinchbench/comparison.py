@@ -18,6 +18,7 @@ on one side of the other run's is only ``changed``.
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import operator
 import random
@@ -38,6 +39,7 @@ _TASK_LEVEL = 0.10
 _SPLITS = 1000  # permutations of one task's attempts that are looked at
 _TINY = 1e-9
 _NAMED = 5  # tasks in one note
+_LONGEST = 60  # characters of a setting in one
 
 
 @dataclass(frozen=True)
@@ -191,9 +193,16 @@ def _notes(
         if partly:
             yield f"compared over its valid attempts in the {which}: {some(partly)}"
     old_conditions, new_conditions = _conditions(baseline), _conditions(new)
-    for what, value in new_conditions.items():
-        if value != old_conditions[what]:
-            yield f"the runs differ in {what}: {old_conditions[what]} and {value}"
+    for what in {**old_conditions, **new_conditions}:
+        old, now = old_conditions.get(what), new_conditions.get(what)
+        # a summary of an earlier version does not have all of them
+        if what in old_conditions and what in new_conditions and old != now:
+            yield f"the runs differ in {what}: {_condition(old)} and {_condition(now)}"
+
+
+def _condition(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 def some(names: Sequence[str]) -> str:
@@ -202,20 +211,27 @@ def some(names: Sequence[str]) -> str:
     return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
 
 
-def _conditions(run: Summary) -> dict[str, str]:
+def _conditions(run: Summary) -> dict[str, Any]:
     """What should be the same in two runs, so that only the models differ."""
-    settings = run["settings"]
-    commits = sorted(str(commit) for commit in run["suites"].values())
-    return {
-        "suite commit": ", ".join(commits) or "unknown",
+    settings, versions = run["settings"], run["versions"]
+    found: dict[str, Any] = {
+        "suite commit": ", ".join(sorted(map(str, run["suites"].values()))) or "unknown",
         "judge": str(run["judge"] or "none"),
-        "agent version": ", ".join(run["versions"].get("agent") or ()) or "unknown",
-        "version of pytest-pinchbench": str(run["versions"].get("pytest-pinchbench", "unknown")),
+        "agent version": ", ".join(versions.get("agent") or ()) or "unknown",
+        "version of pytest-pinchbench": str(versions.get("pytest-pinchbench", "unknown")),
         **{
             name: str(settings.get(name, "unknown"))
             for name in ("timeout_multiplier", "skip_bootstrap", "new_session")
         },
     }
+    for name, value in (run.get("identity") or {}).items():
+        if name == "judge":
+            found |= {f"judge's {part}": value[part] for part in value or {} if part != "id"}
+        elif name == "suite":
+            found["contents of the suite"] = [digest[:12] for digest in value or ()]
+        elif name != "model":
+            found.setdefault(name, value)
+    return found
 
 
 # -- chance ---------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,7 @@ from pytest_pinchbench.results import (
     cost_of,
     iso_time,
     not_regraded,
+    safe_name,
     tries,
     user_properties,
 )
@@ -281,6 +282,7 @@ class Run:
             if record is None or record["metrics"]["score"] is None:
                 self._mind_the_budget(session)
                 record = work.attempt(task, item.attempt, record)
+                self._mind_the_prices(record)
             return record
         except SanityFailed as error:
             session.shouldstop = why = self.redactor.text(str(error))
@@ -303,6 +305,22 @@ class Run:
             message = f"the budget of ${budget:g} is used up: ${spent:.4f} spent"
             session.shouldstop = message
             pytest.skip(message)
+
+    def _mind_the_prices(self, record: Record) -> None:
+        """Say once that a budget without a price is no limit."""
+        if self.settings.budget_usd is None:
+            return
+        assert self.directory is not None
+        judge = self.settings.judge
+        spent = [(self.model_id, record["usage"])]
+        spent += [(judge.id, record["judge_usage"])] if judge and record["judge_usage"] else []
+        for model_id, usage in spent:
+            if usage["cost_usd"] is None and usage["request_count"]:
+                message = (
+                    f"no price is known for {model_id}: what it costs is not counted, and "
+                    f"--pinchbench-budget-usd does not stop the run for it"
+                )
+                self.directory.once(f"price of {safe_name(model_id)}", partial(self.say, message))
 
     # -- how it ends --------------------------------------------------------------------
 

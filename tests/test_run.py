@@ -484,6 +484,15 @@ def test_past_the_budget_nothing_more_is_started(pytester, project, run):
     assert result.ret == pytest.ExitCode.INTERRUPTED
 
 
+@pytest.mark.parametrize("cost", [None, 0.3])
+def test_a_budget_that_no_price_is_known_for_is_said_once(project, run, cost):
+    project({"task_a": GOOD, "task_b": GOOD}, cost=cost)
+    result = run("--pinchbench-budget-usd", "9")
+    result.assert_outcomes(passed=2)
+    said = "no price is known for lab/m: what it costs is not counted, and --pinchbench-budget-usd"
+    assert result.stdout.str().count(said) == (1 if cost is None else 0)
+
+
 def test_attempts_are_averaged(pytester, project, run):
     flag = pytester.path / "flag"
     project({"task_a": f"if test -e {flag}; then {HALF}; else touch {flag}; {GOOD}; fi"})

@@ -95,6 +95,7 @@ def summarize(
             **(run.get("versions") or {}),
             "agent": sorted({version for record in records if (version := _agent(record))}),
         },
+        "identity": run.get("identity"),
         "settings": settings,
         "settings_digest": _digest(settings),
     }

@@ -149,6 +149,45 @@ def test_what_differs_besides_the_model_is_said():
     assert "the runs differ in suite commit: unknown and abc" in compare(old, new).notes
 
 
+def test_every_setting_that_a_score_depends_on_is_compared_but_the_model():
+    def run(**identity):
+        summary = quick_summary({"task_a": [1.0]})
+        summary["identity"] = {
+            "model": {"id": "a"},
+            "judge": {"id": "j", "params": {}},
+            "environment": "docker",
+            "context_window": 250_000,
+            "timeout_multiplier": 1.0,
+            "suite": ["0123456789abcdef"],
+            **identity,
+        }
+        summary["settings"] = {"timeout_multiplier": 1.0}
+        return summary
+
+    assert compare(run(), run(model={"id": "b"})).notes == ()
+    found = compare(
+        run(),
+        run(
+            judge={"id": "j", "params": {"temperature": 1}},
+            environment="local",
+            context_window=1000,
+            suite=["fedcba9876543210"],
+        ),
+    )
+    assert found.notes == (
+        'the runs differ in judge\'s params: {} and {"temperature": 1}',
+        "the runs differ in environment: docker and local",
+        "the runs differ in context_window: 250000 and 1000",
+        'the runs differ in contents of the suite: ["0123456789ab"] and ["fedcba987654"]',
+    )
+    old = quick_summary({"task_a": [1.0]})
+    del old["identity"]
+    old["settings"] = {"timeout_multiplier": 1.0}
+    assert compare(old, run()).notes == ()
+    long = compare(run(), run(openclaw_binary="x" * 999, environment="y" * 999))
+    assert all(len(note) < 150 for note in long.notes)
+
+
 def test_the_same_runs_compare_the_same_every_time_and_in_any_order_of_tasks():
     old, new = flaky_model(1, 3), flaky_model(2, 3)
     first = compare(quick_summary(old), quick_summary(new))
