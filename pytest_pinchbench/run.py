@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -35,6 +35,7 @@ from pytest_pinchbench.issues import (
     TaskFileError,
 )
 from pytest_pinchbench.redaction import Redactor
+from pytest_pinchbench.reports import formats
 from pytest_pinchbench.reports.summarize import Summary, read_baselines, wall_seconds_of
 from pytest_pinchbench.results import (
     RUN_SCHEMA,
@@ -273,6 +274,7 @@ class Run:
     def _work_on(self, item: TaskItem, task: Task, work: Work) -> Record:
         assert self.directory is not None
         directory, session = self.directory, item.session
+        end: Callable[[], Any]  # pytest's own, called where no exception of ours is its context
         sanity = _sanity_item(session) if work.settings.sanity_stop else None
         try:
             directory.once("environment", work.environment.prepare)
@@ -287,12 +289,14 @@ class Run:
         except SanityFailed as error:
             session.shouldstop = why = self.redactor.text(str(error))
             record = directory.read(task.id, item.attempt)
-            if record is None:
-                pytest.skip(why)
-            return record
+            if record is not None:
+                return record
+            end = partial(pytest.skip, why)
         except RUN_ENDERS as error:
             session.shouldstop = "no task can run like this; see the error above"
-            pytest.fail(self.redactor.text(str(error)), pytrace=False)
+            end = partial(pytest.fail, self.redactor.text(str(error)), pytrace=False)
+        end()
+        raise AssertionError("pytest has skipped or failed the item by now")
 
     def _mind_the_budget(self, session: pytest.Session) -> None:
         """Start nothing more once the measured cost is past ``--pinchbench-budget-usd``."""
@@ -401,8 +405,9 @@ class Run:
             records = [self.directory.read(*key) for key in self.selected]
             valid = sum(record is not None and record["status"] == "scored" for record in records)
             lines.append(
-                f"resuming {self._short(self.directory)}: {valid} of {len(self.selected)} "
-                f"attempts have a valid result, which is kept"
+                f"resuming {self._short(self.directory)}: {valid} of "
+                f"{formats.counted(len(self.selected), 'attempt')} "
+                f"{'has' if len(self.selected) == 1 else 'have'} a valid result, which is kept"
             )
             lines += [
                 f"{path.relative_to(self.directory.path)} is damaged: that attempt is run again"
@@ -466,8 +471,9 @@ class Run:
         capture = manager.get_plugin("capturemanager")
         with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
             if reporter is None or hasattr(self.config, "workerinput"):
-                # a worker's stderr is the controller's; there is no other way past xdist
-                print(line, file=sys.stderr, flush=True)
+                # a worker's stderr is the controller's; there is no other way past xdist, nor
+                # one to know whether the controller is in the middle of a line
+                print(f"\n{line}", file=sys.stderr, flush=True)
             else:
                 reporter.ensure_newline()
                 reporter.write_line(line)
@@ -579,8 +585,9 @@ class Work:
 def _sanity_item(session: pytest.Session) -> TaskItem | None:
     from pytest_pinchbench.items import TaskItem
 
-    items = (item for item in session.items if isinstance(item, TaskItem))
-    return next((item for item in items if item.is_sanity), None)
+    items = [item for item in session.items if isinstance(item, TaskItem)]
+    alone = len(items) == 1  # and so nothing to keep from starting
+    return next((item for item in items if item.is_sanity and not alone), None)
 
 
 def _end_with_the_controller() -> None:

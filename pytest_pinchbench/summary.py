@@ -35,8 +35,10 @@ def summary_lines(outcomes: Sequence[Outcome], *, seconds: float | None, where: 
     ``seconds`` is the wall time, None where that means nothing (merged runs).
     """
     records = [outcome.record for outcome in outcomes if outcome.record is not None]
-    lines = [*_task_table(outcomes), "", *_category_table(records)]
-    lines += ["", *_totals(outcomes, records, seconds), f"Results     {where}"]
+    lines = [*_task_table(outcomes), ""]
+    if records:
+        lines += [*_category_table(records), ""]
+    lines += [*_totals(outcomes, records, seconds), f"Results     {where}"]
     return lines
 
 
@@ -116,22 +118,31 @@ def _totals(
         bounds = scores.mean_interval(records)
         spread = f"  (95 % interval {bounds[0]:.3f} to {bounds[1]:.3f})" if bounds else ""
         yield f"Mean score  {formats.score(score.mean)}{spread}"
-        yield f"Pass rate   {score.pass_rate:.1%} of {tasks} task{'s' * (tasks != 1)}"
+        yield f"Pass rate   {score.pass_rate:.1%} of {formats.counted(tasks, 'task')}"
     else:
         missing = sum(outcome.record is None for outcome in outcomes)
         invalid = sum(outcome.score is None for outcome in outcomes) - missing
         counted = [f"{invalid} invalid"] * bool(invalid) + [f"{missing} not run"] * bool(missing)
-        yield f"Mean score  none: {' and '.join(counted)} of {len(outcomes)} attempts"
+        total = formats.counted(len(outcomes), "attempt")
+        yield f"Mean score  none: {' and '.join(counted)} of {total}"
         if reference is not None:
             yield (
-                f"            for reference only, over the {reference.tasks} valid of {tasks} "
-                f"tasks: {formats.score(reference.mean)}, {reference.pass_rate:.1%} passed"
+                f"            for reference only, over the {reference.tasks} valid of "
+                f"{formats.counted(tasks, 'task')}: {formats.score(reference.mean)}, "
+                f"{reference.pass_rate:.1%} passed"
             )
+    if records:
+        yield from _spent(records)
+    if seconds is not None:
+        yield f"Wall time   {formats.seconds(seconds)}"
+
+
+def _spent(records: Sequence[Record]) -> Iterable[str]:
     usage = [record["usage"] for record in records]
     judges = [record["judge_usage"] for record in records if record["judge_usage"]]
     yield (
         f"Tokens      {_total(usage, 'input_tokens'):,} in, {_total(usage, 'output_tokens'):,} out"
-        f" in {_total(usage, 'request_count'):,} requests"
+        f" in {formats.counted(_total(usage, 'request_count'), 'request')}"
     )
     if judges:
         yield (
@@ -139,8 +150,6 @@ def _totals(
             f"{_total(judges, 'output_tokens'):,} out"
         )
     yield f"Cost        {_cost([*usage, *judges])}"
-    if seconds is not None:
-        yield f"Wall time   {formats.seconds(seconds)}"
 
 
 def _total(usages: Sequence[dict[str, float]], name: str) -> int:

@@ -50,6 +50,20 @@ def test_a_task_that_never_ran_takes_the_official_mean_away():
     assert "worker crashed" in shown
 
 
+def test_where_nothing_ran_there_is_nothing_to_add_up():
+    shown = text(Outcome("task_a", 1, None))
+    assert "Mean score  none: 1 not run of 1 attempt\n" in shown
+    for word in ("category", "Tokens", "Cost"):
+        assert word not in shown
+
+
+def test_one_is_not_many():
+    once = make_run(usage=Usage(input_tokens=10, output_tokens=5, total_tokens=15, request_count=1))
+    shown = text(*outcomes(record("task_a", 1.0, run=once)))
+    assert "Tokens      10 in, 5 out in 1 request\n" in shown
+    assert "Pass rate   100.0% of 1 task\n" in shown
+
+
 def test_no_line_is_wider_than_80_columns():
     long = Issue("ERROR", "x", "something went wrong with a very long explanation " * 20)
     some = outcomes(record("task_18_spreadsheet_summary_of_sales", 0.5, issues=(long,)))

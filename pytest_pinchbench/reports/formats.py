@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 UNKNOWN = "-"
 
 
@@ -48,6 +51,24 @@ def count(value: float | None) -> str:
     if value < 10_000:
         return f"{value:,.0f}"
     return f"{value / 1e3:,.1f}k" if value < 1e6 else f"{value / 1e6:,.1f}M"
+
+
+def counted(number: int, what: str) -> str:
+    """``1 request``, ``1,200 requests``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def commit(commit: str | None) -> str:
+    """Short, and what was changed since it still says so."""
+    if commit is None:
+        return "in no git repository"
+    digest, dash, changed = commit.partition("-")
+    return f"{digest[:12]}{dash}{changed}"
+
+
+def harness(summary: Mapping[str, Any]) -> str:
+    """What the agent is called."""
+    return str(summary["settings"].get("harness", "agent"))
 
 
 def cost(usage: dict[str, float | None]) -> str:

@@ -83,15 +83,18 @@ def _numbers(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]
             formats.score(score["mean"]),
             f"95 % interval {formats.bounds(interval)}" if interval else None,
         )
-        yield "full score", formats.percent(score["pass_rate"]), f"of {score['tasks']} tasks"
+        yield (
+            "full score",
+            formats.percent(score["pass_rate"]),
+            f"of {formats.counted(score['tasks'], 'task')}",
+        )
     usage, judge = summary["usage"], summary["judge_usage"]
     yield (
         "tokens",
         formats.count(usage["total_tokens"]),
         f"{formats.count(usage['input_tokens'])} in, {formats.count(usage['output_tokens'])} out",
     )
-    requests = f"{formats.count(usage['request_count'])} requests"
-    yield "cost", formats.cost(usage), requests
+    yield "cost", formats.cost(usage), formats.counted(usage["request_count"], "request")
     if judge:
         yield "judge", formats.cost(judge), f"{formats.count(judge['total_tokens'])} tokens"
     if summary["wall_seconds"] is not None:
@@ -104,8 +107,9 @@ def _facts(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if summary["judge"]:
         yield "judge", summary["judge"]
     for name, commit in summary["suites"].items():
-        yield "suite", f"{name} {(commit or 'in no git repository')[:12]}"
+        yield "suite", f"{name} {formats.commit(commit)}"
     for name, version in summary["versions"].items():
+        name = formats.harness(summary) if name == "agent" else name
         yield name, ", ".join(version) if isinstance(version, list) else str(version)
     yield "settings", summary["settings_digest"][:19]
 

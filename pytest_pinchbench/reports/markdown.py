@@ -37,7 +37,7 @@ def summary_markdown(
     ]
     left_out = len(summary["tasks"][limit:]) if limit is not None else 0
     if left_out:
-        parts.append(f"and {left_out} more tasks; `summary.json` has all.")
+        parts.append(f"and {left_out} more task{'s' * (left_out != 1)}; `summary.json` has all.")
     issues = list(_issues(summary["tasks"][:limit]))
     if issues:
         parts += ["## What went wrong", "\n".join(issues)]
@@ -112,17 +112,18 @@ def _verdict(summary: Mapping[str, Any]) -> str:
         )
         return (
             f"**Mean score {formats.score(score['mean'])}**{spread}, "
-            f"{formats.percent(score['pass_rate'])} of {score['tasks']} tasks with full score"
+            f"{formats.percent(score['pass_rate'])} of "
+            f"{formats.counted(score['tasks'], 'task')} with full score"
         )
     missing = (
         f"**No official mean**: {attempts['invalid']} invalid and {attempts['missing']} not run "
-        f"of {attempts['selected']} attempts."
+        f"of {formats.counted(attempts['selected'], 'attempt')}."
     )
     if score is None:
         return missing
     return (
         f"{missing} For reference only, over the {score['tasks']} valid of "
-        f"{len(summary['tasks'])} tasks: mean {formats.score(score['mean'])}, "
+        f"{formats.counted(len(summary['tasks']), 'task')}: mean {formats.score(score['mean'])}, "
         f"{formats.percent(score['pass_rate'])} passed."
     )
 
@@ -149,7 +150,8 @@ def _facts(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield "Suite", f"{escape(name)} {escape(commit or 'in no git repository')}"
     versions = summary["versions"]
     if versions["agent"]:
-        yield "Agent", escape(", ".join(versions["agent"]))
+        agent = f"{formats.harness(summary)} {', '.join(versions['agent'])}"
+        yield "Agent", escape(agent)
     yield (
         "Versions",
         escape(", ".join(f"{name} {v}" for name, v in versions.items() if name != "agent")),

@@ -33,8 +33,11 @@ def source(name: str) -> str:
     return (files("pytest_pinchbench.reports") / "templates" / name).read_text(encoding="utf-8")
 
 
-def attempt_html(record: Record, conversation: Sequence[Entry]) -> str:
-    """An attempt as a fragment: verdict, issues, criteria, notes, conversation."""
+def attempt_html(record: Record, conversation: Sequence[Entry], *, criteria: bool = True) -> str:
+    """An attempt as a fragment: verdict, issues, criteria, notes, conversation.
+
+    Without ``criteria`` issues and notes are left out, too: where a failure's text has them.
+    """
     usage, judge = record["usage"], record["judge_usage"]
     facts = [
         ("time", formats.seconds(record["execution_time"])),
@@ -52,7 +55,8 @@ def attempt_html(record: Record, conversation: Sequence[Entry]) -> str:
         .get_template("attempt.html.j2")
         .render(
             record=record,
-            scoring=record["meta"]["benchmark"]["scoring"],
+            issues=record["issues"] if criteria else (),
+            scoring=record["meta"]["benchmark"]["scoring"] if criteria else None,
             score="invalid, no score" if score is None else f"score {formats.score(score)}",
             facts=facts,
             conversation=conversation,

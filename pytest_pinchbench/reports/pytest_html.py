@@ -38,7 +38,12 @@ class HtmlReportHooks:
         if record is not None:
             from pytest_html import extras
 
-            html = attempt_html(record, conversation(self._directory, record, CONVERSATION))
+            html = attempt_html(
+                record,
+                conversation(self._directory, record, CONVERSATION),
+                # the text of a failure shows them
+                criteria=not (report.when == "call" and report.failed),
+            )
             own = extras.html(html)
             setattr(report, "extras", [*getattr(report, "extras", []), own])  # noqa: B010
 

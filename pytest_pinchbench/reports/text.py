@@ -27,8 +27,8 @@ def headline(run: Mapping[str, Any]) -> str:
     spread = f" (95 % interval {formats.bounds(score['interval'])})" if score["interval"] else ""
     return (
         f"{run['model']}: {kind} {formats.score(score['mean'])}{spread}, "
-        f"{formats.percent(score['pass_rate'])} of {score['tasks']} "
-        f"task{'s' * (score['tasks'] != 1)} with full score, cost {formats.cost(run['usage'])}"
+        f"{formats.percent(score['pass_rate'])} of {formats.counted(score['tasks'], 'task')} "
+        f"with full score, cost {formats.cost(run['usage'])}"
     )
 
 
@@ -72,7 +72,7 @@ def counts(comparison: Comparison) -> str:
     found = Counter(task.verdict for task in comparison.tasks)
     total = len(comparison.tasks)
     parts = ", ".join(f"{found[verdict]} {verdict}" for verdict in _ORDER if found[verdict])
-    return f"{total} task{'s' * (total != 1)}: {parts}"
+    return f"{formats.counted(total, 'task')}: {parts}"
 
 
 def table_lines(runs: Sequence[Mapping[str, Any]]) -> list[str]:

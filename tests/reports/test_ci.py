@@ -126,6 +126,41 @@ def test_one_finished_run_is_nothing_to_compare(tmp_path):
         compare_finished([old], compare_fail=None, results_dir=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("commit", "shown"),
+    [
+        ("0123456789abcdef-dirty", "skill 0123456789ab-dirty"),
+        ("0123456789abcdef", "skill 0123456789ab"),
+        (None, "skill in no git repository"),
+    ],
+)
+def test_reports_name_the_state_of_the_suite_the_agent_and_the_gates(tmp_path, commit, shown):
+    directory = write_run(
+        tmp_path / "run",
+        {"task_a": [1.0]},
+        description={
+            "suites": {"skill": commit},
+            "settings": {
+                "suite": "all",
+                "limit": 0,
+                "sample_ids": [],
+                "attempts": 1,
+                "harness": "openclaw",
+            },
+        },
+    )
+    gate = {"name": "Gate", "met": False, "why": "mean 0.1000, required 0.7"}
+    summary = {**read_run(directory.path), "gates": [gate]}
+    files.write_files(directory, directory.records(), summary)
+    page = (directory.path / "report.html").read_text()
+    assert f"<dd>{shown}</dd>" in page
+    assert "<dt>openclaw</dt><dd>2026.9.6</dd>" in page
+    assert "<b>Gate not met:</b> mean 0.1000, required 0.7" in page
+    markdown = (directory.path / "summary.md").read_text()
+    assert "| Agent | openclaw 2026.9.6 |" in markdown
+    assert "**Gate not met**: mean 0.1000, required 0.7" in markdown
+
+
 def test_a_page_that_cannot_be_made_costs_no_number(tmp_path, monkeypatch):
     directory = write_run(tmp_path / "run", {"task_a": [1.0]})
     records, summary = directory.records(), read_run(directory.path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -96,6 +98,15 @@ def test_the_json_report_has_the_scores_at_the_top_and_per_test(finished):
         if name == "score"
     ]
     assert sorted(scores) == [0.5, 1.0]
+
+
+def test_the_pytest_html_report_shows_the_criteria_of_a_test_once(finished):
+    page = (finished.folder / "page.html").read_text()
+    blob = json.loads(html.unescape(re.search('data-jsonblob="([^"]*)"', page)[1]))
+    tests = {name.rpartition("::")[2]: json.dumps(one) for name, one in blob["tests"].items()}
+    assert "pb-breakdown" in tests["task_a"]
+    assert "pb-breakdown" not in tests["task_b"]
+    assert "right  0.000" in tests["task_b"]
 
 
 def test_github_gets_annotations_on_lines_of_their_own(finished):
