@@ -51,7 +51,7 @@ class ModelSpec:
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
     api_protocol: Protocol = "openai-chat"
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)

@@ -287,7 +287,9 @@ class Run:
             and found
             and not any(key == "task_id" for key, _ in report.user_properties)
         ):
-            self._troubles[found] = str(report.longrepr).strip().partition("\n")[0]
+            crash = getattr(report.longrepr, "reprcrash", None)
+            text = str(crash.message if crash else report.longrepr).strip()
+            self._troubles[found] = text.removeprefix("Failed: ").partition("\n")[0]
 
     def outcomes(self) -> list[Outcome]:
         """Every attempt that was to run, with the record it has by now."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
 import time
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -16,8 +17,11 @@ from pytest_pinchbench import fixtures, options
 from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.items import RUN, SuiteDirectory, TaskItem, is_task_file
 from pytest_pinchbench.live import Live
+from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.run import Run
+
+_Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
 
 
 def start(config: pytest.Config) -> None:
@@ -89,6 +93,50 @@ class CollectionHooks:
             config.hook.pytest_deselected(items=gone)
             ours = [one for one in ours if one not in gone]
         items[:] = [*ours, *(item for item in items if not isinstance(item, TaskItem))]
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        return _without_secrets(report, self.run.redactor) if isinstance(item, TaskItem) else report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_make_collect_report(
+        self,
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        return _without_secrets((yield), self.run.redactor)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_internalerror(self, excrepr: object) -> None:
+        _redacted(excrepr, self.run.redactor)
+
+
+def _without_secrets(report: _Report, redactor: Redactor) -> _Report:
+    """The report without a key in its text.
+
+    The arguments and locals of frames go altogether: pytest cuts them to a width, and a key
+    cut in its middle is not found.
+    """
+    longrepr: Any = report.longrepr
+    for traceback, *_ in getattr(longrepr, "chain", ()):
+        for entry in traceback.reprentries:
+            entry.reprfuncargs = entry.reprlocals = None
+    report.longrepr = _redacted(longrepr, redactor)
+    report.sections = _redacted(report.sections, redactor)
+    return report
+
+
+def _redacted(value: Any, redactor: Redactor) -> Any:
+    """Texts within what pytest builds a report of: lists, tuples and dataclasses."""
+    if isinstance(value, str):
+        return redactor.text(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_redacted(item, redactor) for item in value)
+    if dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            setattr(value, field.name, _redacted(getattr(value, field.name), redactor))
+    return value
 
 
 class ControllerHooks:

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import sys
+import textwrap
 import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -246,6 +247,38 @@ def test_the_key_is_nowhere(pytester, project, run, monkeypatch):
         ours = path.name.startswith("conftest") or "skill" in path.parts  # the agent's script
         if path.is_file() and not ours:
             assert b"sk-top-secret" not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_the_key_is_not_in_an_unexpected_error(pytester, project, run, monkeypatch, workers):
+    monkeypatch.setenv("MODEL_API_KEY", "sk-top-secret")
+    project({"task_a": GOOD})
+    add_to_conftest(
+        pytester,
+        """
+        @pytest.fixture
+        def pinchbench_task(pinchbench_task, pinchbench_settings):
+            key = pinchbench_settings.model.api_key
+            cut_in_its_middle = "x" * 112 + key + "x" * 200
+            print(key)
+            raise ZeroDivisionError(f"sent {key}")
+        """,
+    )
+    options = ["-n", workers, "--junitxml=junit.xml", "--json-report"]
+    result = run(*options, "-vv", "--showlocals", "-rA")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        ["E *ZeroDivisionError: sent [[]redacted]", "task_a * ZeroDivisionError: sent [[]redacted]"]
+    )
+    assert "sk-top" not in result.stdout.str()
+    for name in ("junit.xml", ".report.json"):
+        assert "sk-top" not in (pytester.path / name).read_text()
+        assert "ZeroDivisionError" in (pytester.path / name).read_text()
+
+
+def add_to_conftest(pytester, text):
+    conftest = pytester.path / "conftest.py"
+    conftest.write_text(f"{conftest.read_text()}\n\n{textwrap.dedent(text)}")
 
 
 def test_resuming_runs_only_what_has_no_valid_result(pytester, project, run):

@@ -153,7 +153,7 @@ class Recipe:
     """None: the kind decides (``local`` makes a temporary directory)."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """What only this kind understands, as the recipe file has it; validated by the kind."""
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Variables set in every sandbox."""
     pass_env: tuple[str, ...] = ()
     """Names of variables of the user's own environment that are passed into every sandbox."""
