@@ -113,6 +113,7 @@ class Run:
         here = config.invocation_params.dir
         results_dir = here / settings.results_dir
         run = cls(config, settings, uuid.uuid4().hex[:12], None)
+        run.check_kinds()
         run.find_arguments()
         if config.option.collectonly:
             return run
@@ -189,6 +190,19 @@ class Run:
         return None if given is None else RunDirectory(self.config.invocation_params.dir / given)
 
     # -- what fixtures ask for ----------------------------------------------------------
+
+    def check_kinds(self) -> None:
+        """What makes no environment or no harness of these settings is one error, now, and not
+        one a task; neither is needed where the project has a fixture of its own for it. Raises
+        ``PinchBenchError``.
+        """
+        for fixture, make in (
+            ("pinchbench_environment", self.make_environment),
+            ("pinchbench_harness", self.make_harness),
+        ):
+            plugins = self.config.pluginmanager.get_plugins()
+            if not any(hasattr(plugin, fixture) for plugin in plugins):
+                make(self.settings)
 
     def make_environment(self, settings: Settings) -> Environment:
         from pytest_pinchbench.environments import EnvironmentSetup, find_environment

@@ -381,6 +381,32 @@ def test_the_recipe_is_shown_without_running_anything(pytester):
     result.stdout.fnmatch_lines(["*ailabdocker/ac-openclaw:pinchbench-v1*"])
 
 
+@pytest.mark.parametrize(
+    ("recipe", "options", "line"),
+    [
+        ("docker, options: {cpu: 2}", [], "*mine.yaml:1: *no option 'cpu', did you mean 'cpus'?*"),
+        ("local, options: {cpus: 2}", [], "*mine.yaml:1: the local environment has no option*"),
+        ("dokcer", [], "ERROR: no environment of kind 'dokcer', did you mean 'docker'?"),
+        ("local", ["--pinchbench-harness", "openclav"], "*did you mean 'openclaw'?"),
+    ],
+)
+@pytest.mark.parametrize("how", ["run", "--collect-only", "--pinchbench-show-recipe"])
+def test_a_recipe_that_cannot_be_used_is_one_error(pytester, project, recipe, options, line, how):
+    project({"task_a": GOOD})
+    pytester.makeconftest("")
+    (pytester.path / "mine.yaml").write_text(f"{{environment: {recipe}}}")
+    options = ["--pinchbench-recipe", "mine.yaml", *options, *([] if how == "run" else [how])]
+    result = pytester.runpytest("--pinchbench", "--model", "lab/m", *options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([line])
+    assert not (pytester.path / "pinchbench-results").exists()
+
+
+def test_a_project_with_a_harness_of_its_own_may_call_it_what_it_likes(project, run):
+    project({"task_a": GOOD})
+    run("--pinchbench-harness", "mine").assert_outcomes(passed=1)
+
+
 def test_a_run_killed_in_the_middle_is_resumed_and_ends_as_if_it_had_not_been(
     pytester, project, run
 ):

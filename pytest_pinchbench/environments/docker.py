@@ -81,6 +81,13 @@ def _hosts(value: Any) -> dict[str, str]:
         raise ValueError("must map names to addresses, or list name:address") from None
 
 
+def _volumes(value: Any) -> tuple[str, ...]:
+    volumes = texts(value)
+    if not all(re.fullmatch("[^:]+:/[^:]*(:[^:]+)?", volume) for volume in volumes):
+        raise ValueError("must list HOST_PATH_OR_VOLUME:/PATH, or that with :ro")
+    return volumes
+
+
 @dataclass(frozen=True)
 class DockerOptions:
     """The ``options`` of a docker recipe; each means what ``docker run`` means by it."""
@@ -119,7 +126,7 @@ READERS: Mapping[str, Reader] = {
     "user": text,
     "read_only": yes_or_no,
     "tmpfs": texts,
-    "volumes": texts,
+    "volumes": _volumes,
     "shm_size": _size,
     "runtime": text,
 }

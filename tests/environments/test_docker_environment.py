@@ -399,6 +399,7 @@ def test_a_shared_folder_is_seen_read_only_with_what_it_holds_by_now(make: Make)
         ({"cpus": True}, "options.cpus must be a number"),
         ({"pull": "allways"}, "missing, always, never, did you mean 'always'?"),
         ({"read_only": "yes"}, "options.read_only must be true or false"),
+        ({"volumes": ["/data"]}, "options.volumes must list HOST_PATH_OR_VOLUME:/PATH"),
         ({"extra_hosts": ["no-address"]}, "options.extra_hosts must map names to addresses"),
         ({"max_open": 0}, "options.max_open must be a whole number above 0"),
     ],
