@@ -15,7 +15,7 @@ import pytest
 
 from pytest_pinchbench import fixtures, options
 from pytest_pinchbench.issues import PinchBenchError
-from pytest_pinchbench.items import RUN, SuiteDirectory, TaskItem, is_task_file
+from pytest_pinchbench.items import RUN, SuiteDirectory, TaskItem, is_suite_folder
 from pytest_pinchbench.live import Live
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
@@ -68,9 +68,7 @@ class CollectionHooks:
     def pytest_collect_directory(
         self, path: Path, parent: pytest.Collector
     ) -> pytest.Collector | None:
-        if any(is_task_file(child) for child in path.iterdir()):
-            return SuiteDirectory.from_parent(parent, path=path)
-        return None
+        return SuiteDirectory.from_parent(parent, path=path) if is_suite_folder(path) else None
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """A project's own tests are not part of a run."""
@@ -81,7 +79,8 @@ class CollectionHooks:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         """The order is the one asked for, whatever a plugin that shuffles did; but a sanity
-        task goes first. A regrade leaves out what the earlier run has no result of.
+        task goes first. A regrade leaves out what the earlier run has no result of, and every
+        run what others make of files (doctests in a README): it is no part of a score.
         """
         ours = sorted(
             (item for item in items if isinstance(item, TaskItem)),
@@ -89,10 +88,10 @@ class CollectionHooks:
         )
         regraded = self.run.regraded
         if regraded is not None:
-            gone = [one for one in ours if regraded.read(*one.key) is None]
+            ours = [one for one in ours if regraded.read(*one.key) is not None]
+        if gone := [item for item in items if item not in ours]:
             config.hook.pytest_deselected(items=gone)
-            ours = [one for one in ours if one not in gone]
-        items[:] = [*ours, *(item for item in items if not isinstance(item, TaskItem))]
+        items[:] = ours
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(

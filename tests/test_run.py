@@ -230,6 +230,24 @@ def test_a_fixture_of_the_project_can_change_a_task(pytester, project, run):
     run().assert_outcomes(passed=1)
 
 
+def test_fixtures_of_a_module_work_with_tasks(pytester, project, run):
+    project({"task_a": GOOD})
+    add_to_conftest(
+        pytester,
+        """
+        @pytest.fixture(autouse=True, scope="module")
+        def once_a_file(request):
+            assert request.module is None
+            assert request.node.path.name == "task_a.md"
+
+        @pytest.fixture(autouse=True, scope="package")
+        def once_a_folder():
+            pass
+        """,
+    )
+    run().assert_outcomes(passed=1)
+
+
 def test_last_failed_runs_what_failed(pytester, project, run):
     project({"task_a": GOOD, "task_b": HALF})
     run()
