@@ -606,6 +606,20 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 
+_ASK = ("help", "version", "markers", "cacheshow")
+_LOOK = ("collectonly", "showfixtures", "show_fixtures_per_test", "setupplan")
+
+
+def only_asks(config: pytest.Config) -> bool:
+    """Whether pytest is only to say something, and collects nothing: ``--help``."""
+    return any(config.getoption(name, None) for name in _ASK)
+
+
+def only_looks(config: pytest.Config) -> bool:
+    """Whether pytest collects tasks, but runs none: ``--collect-only``."""
+    return any(config.getoption(name, None) for name in _LOOK)
+
+
 def add_options(parser: pytest.Parser) -> None:
     """Register ``--pinchbench``, every option of the table, and their ini values."""
     group = parser.getgroup("pinchbench", "PinchBench: measure a model behind an OpenClaw agent")

@@ -19,6 +19,7 @@ from pytest_pinchbench.option_table import (
     BENCHMARK,
     OPTIONS,
     Option,
+    only_looks,
     read_mapping,
     read_path,
     read_text,
@@ -298,7 +299,7 @@ def _user_data_dir() -> str:
 
 def _needs_no_model(config: pytest.Config, values: Mapping[str, Any]) -> bool:
     reports = ("compare", "merge", "regrade", "show_recipe")
-    return config.option.collectonly or any(values[name] for name in reports)
+    return only_looks(config) or any(values[name] for name in reports)
 
 
 def _judge(

@@ -25,6 +25,7 @@ from pytest_pinchbench.issues import (
     SuiteError,
     TaskFileError,
 )
+from pytest_pinchbench.option_table import only_looks
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports.github import command, in_github_actions
 from pytest_pinchbench.results import (
@@ -115,7 +116,7 @@ class Run:
         run = cls(config, settings, uuid.uuid4().hex[:12], None)
         run.check_kinds()
         run.find_arguments()
-        if config.option.collectonly:
+        if only_looks(config):
             return run
         if settings.resume is not None:
             run.directory = find_run(settings.resume, results_dir, settings.model.id, here)

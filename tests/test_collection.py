@@ -132,6 +132,25 @@ def test_without_a_model_the_error_says_how_to_name_one(pytester, suite, monkeyp
     result.stderr.fnmatch_lines(["*--model*"])
 
 
+@pytest.mark.parametrize(
+    ("option", "line"),
+    [
+        ("--help", "*--pinchbench-suite=SUITE*"),
+        ("--markers", "@pytest.mark.parametrize*"),
+        ("--cache-show", "cachedir: *"),
+        ("--fixtures", "pinchbench_task*"),
+        ("--fixtures-per-test", "pinchbench_result*"),
+        ("--setup-plan", "*SETUP    F pinchbench_result*"),
+    ],
+)
+def test_what_runs_no_task_needs_no_model(pytester, suite, monkeypatch, option, line):
+    monkeypatch.delenv("MODEL_NAME", raising=False)
+    result = pytester.runpytest("--pinchbench", option)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines([line])
+    assert not (pytester.path / "pinchbench-results").exists()
+
+
 def test_a_category_named_like_a_marker_of_pytest_sets_nothing_off(pytester, suite, write_suite):
     write_suite(suite, task_e={"category": "skip"})
     result = pytester.runpytest(*RUN, "-m", "pinchbench_skip")
