@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -39,7 +40,8 @@ def start(config: pytest.Config) -> None:
     except PinchBenchError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[RUN] = run
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         # a job that CI ends this way is over as after Ctrl-C: sandboxes closed, summary printed
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         config.add_cleanup(_restore_sigterm)
@@ -196,7 +198,7 @@ class ControllerHooks:
     ) -> tuple[str, str, str | tuple[str, dict[str, bool]]] | None:
         """The outcome with the score beside it, for ``-v``."""
         properties = dict(getattr(report, "user_properties", ()))
-        if "task_id" not in properties:
+        if "task_id" not in properties or report.skipped or hasattr(report, "wasxfail"):
             return None
         if report.when == "setup" and report.failed:
             return "error", "E", "ERROR invalid"

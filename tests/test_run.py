@@ -248,6 +248,32 @@ def test_fixtures_of_a_module_work_with_tasks(pytester, project, run):
     run().assert_outcomes(passed=1)
 
 
+def test_xfail_and_skip_are_pytests_own_words(pytester, project, run):
+    project({"task_a": HALF, "task_b": GOOD, "task_c": HALF})
+    add_to_conftest(
+        pytester,
+        """
+        def pytest_collection_modifyitems(items):
+            items[0].add_marker(pytest.mark.xfail)
+            items[1].add_marker(pytest.mark.xfail)
+        """,
+    )
+    run("-v").assert_outcomes(xfailed=1, xpassed=1, failed=1)
+
+
+def test_a_run_may_be_started_in_a_thread(pytester, project):
+    project({"task_a": GOOD})
+    options = ["--pinchbench", "--model", "lab/m", "--pinchbench-env", "local"]
+    code = (
+        "import pytest, threading\n"
+        "codes = []\n"
+        f"run = threading.Thread(target=lambda: codes.append(pytest.main({options})))\n"
+        "run.start(); run.join()\n"
+        "raise SystemExit(codes[0])\n"
+    )
+    assert pytester.run(sys.executable, "-c", code).ret == 0
+
+
 def test_last_failed_runs_what_failed(pytester, project, run):
     project({"task_a": GOOD, "task_b": HALF})
     run()

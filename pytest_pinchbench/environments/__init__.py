@@ -103,7 +103,9 @@ class Environment(Protocol):
         """
 
     def image_id(self) -> str:
-        """What programs are in a fresh sandbox, as a key for caches (an image digest)."""
+        """What programs are in a fresh sandbox, as a key for caches: an image digest, or a name
+        with the run's id, where another run may get other programs by it.
+        """
 
     def shared_folder(self, name: str) -> SharedFolder | None:
         """A folder of this machine that every sandbox of this image sees, read-only, with what
