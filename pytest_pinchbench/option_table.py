@@ -40,7 +40,10 @@ def read_text(raw: Any, base: Path) -> str:
 
 
 def read_path(raw: Any, base: Path) -> Path:
-    return Path(base, Path(read_text(raw, base)).expanduser())
+    try:
+        return Path(base, Path(read_text(raw, base)).expanduser())
+    except RuntimeError:
+        raise ValueError(f"names the home of a user who is not there: {raw}") from None
 
 
 def _run_directory(raw: Any, base: Path) -> str:
