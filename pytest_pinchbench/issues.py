@@ -6,6 +6,8 @@ the scoring rules (docs: README, "How scores are made").
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -79,6 +81,18 @@ class EndpointUnusable(PinchBenchError):
 
 class SanityFailed(PinchBenchError):
     """The suite's sanity task scored nothing: what is wrong would cost every other task."""
+
+
+@contextmanager
+def using_data_dir(kind: type[PinchBenchError]) -> Iterator[None]:
+    """A data directory that cannot be used becomes a ``kind`` that says how to have another."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(
+            f"files in the data directory cannot be used: {error}; "
+            "--pinchbench-data-dir names another directory"
+        ) from error
 
 
 RUN_ENDERS = (EnvironmentUnavailable, HarnessUnavailable, EndpointUnusable, SanityFailed)

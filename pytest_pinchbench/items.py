@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,13 +21,24 @@ if TYPE_CHECKING:
 # Markers that pytest or a common plugin acts on: a category of that name must not set them off.
 _TAKEN = {"skip", "skipif", "xfail", "parametrize", "usefixtures", "filterwarnings"}
 _TAKEN |= {"timeout", "flaky", "asyncio", "anyio", "trio", "order", "xdist_group", "forked"}
+# And words of -m's own language.
+_TAKEN |= {"and", "or", "not", "True", "False", "None"}
 
 
 _ORDER = itertools.count()
 
 
-def is_task_file(path: Path) -> bool:
-    return path.name.startswith("task_") and path.suffix == ".md"
+def is_suite_folder(path: Path) -> bool:
+    """Whether a folder is the ``tasks`` of a skill checkout."""
+    return path.name == "tasks" and holds_task_files(path)
+
+
+def holds_task_files(path: Path) -> bool:
+    """Not in a folder that cannot be read, and not if it is none."""
+    try:
+        return any(name.startswith("task_") and name.endswith(".md") for name in os.listdir(path))
+    except OSError:
+        return False
 
 
 class SuiteDirectory(pytest.Directory):
@@ -48,8 +61,12 @@ class SuiteDirectory(pytest.Directory):
             )
 
 
-class TaskFile(pytest.File):
-    """One task file; an item for each attempt."""
+class TaskFile(pytest.Module):
+    """One task file; an item for each attempt. A module, for fixtures that have its scope or
+    look at ``request.module``, but with no Python in it.
+    """
+
+    obj = None
 
     def __init__(self, *, task: Task, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -92,7 +109,7 @@ class TaskItem(pytest.Function):
         self.attempt = attempt
         self.order = next(_ORDER)
         for name, what in ((task.category, "category"), (task.grading_type, "grading type")):
-            marker = f"pinchbench_{name}" if name in _TAKEN else name
+            marker = marker_name(name)
             self.config.addinivalue_line("markers", f"{marker}: a PinchBench {what}")
             self.add_marker(marker)
         # a project's own limits and reruns are meant for its own tests
@@ -113,6 +130,14 @@ class TaskItem(pytest.Function):
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, 0, self.name
+
+
+def marker_name(text: str) -> str:
+    """A category as a marker that pytest takes, and ``-m`` understands: ``C++ (hard)`` is
+    ``C_hard``.
+    """
+    name = re.sub(r"\W+", "_", text).strip("_")
+    return f"pinchbench_{name}" if name in _TAKEN or not name else name
 
 
 def check_pass_mark(pinchbench_result: Record, request: pytest.FixtureRequest) -> None:

@@ -40,7 +40,10 @@ def read_text(raw: Any, base: Path) -> str:
 
 
 def read_path(raw: Any, base: Path) -> Path:
-    return Path(base, Path(read_text(raw, base)).expanduser())
+    try:
+        return Path(base, Path(read_text(raw, base)).expanduser())
+    except RuntimeError:
+        raise ValueError(f"names the home of a user who is not there: {raw}") from None
 
 
 def _run_directory(raw: Any, base: Path) -> str:
@@ -627,6 +630,20 @@ OPTIONS: tuple[Option, ...] = (
         yaml=(_E + "pass_mark",),
     ),
 )
+
+
+_ASK = ("help", "version", "markers", "cacheshow")
+_LOOK = ("collectonly", "showfixtures", "show_fixtures_per_test", "setupplan")
+
+
+def only_asks(config: pytest.Config) -> bool:
+    """Whether pytest is only to say something, and collects nothing: ``--help``."""
+    return any(config.getoption(name, None) for name in _ASK)
+
+
+def only_looks(config: pytest.Config) -> bool:
+    """Whether pytest collects tasks, but runs none: ``--collect-only``."""
+    return any(config.getoption(name, None) for name in _LOOK)
 
 
 def add_options(parser: pytest.Parser) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import warnings as python_warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from pytest_pinchbench.option_table import (
     BENCHMARK,
     OPTIONS,
     Option,
+    only_looks,
     read_mapping,
     read_path,
     read_text,
@@ -51,7 +53,7 @@ class ModelSpec:
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
     api_protocol: Protocol = "openai-chat"
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -225,8 +227,10 @@ def resolve(config: pytest.Config, environ: Mapping[str, str]) -> Settings:
         given["data-dir"] = _Given(_user_data_dir(), "default", Path())
     values = {option.key: _value(option, given, config) for option in OPTIONS}
     if not values["model"] and not _needs_no_model(config, values):
+        # a project's own --model is none of ours
+        option = "--pinchbench-model" if hasattr(config.option, "model") else "--model"
         raise SettingsError(
-            "no model to measure; give --model ID or set MODEL_NAME"
+            f"no model to measure; give {option} ID or set MODEL_NAME"
             " (and --pinchbench-model-base-url and MODEL_API_KEY for an endpoint of your own)"
             + file.models_hint()
         )
@@ -238,6 +242,11 @@ def resolve(config: pytest.Config, environ: Mapping[str, str]) -> Settings:
         api_protocol=values["model_api_protocol"],
         params=values["model_params"] or {},
     )
+    nowhere = spec.base_url is None and "/" not in spec.id and "model" not in levels[3]
+    if nowhere and (hint := nearest(spec.id, file.models)):
+        raise SettingsError(
+            f"{given['model'].origin}: there is no model {spec.id!r} in {file.name}{hint}"
+        )
     evaluation_timeout = values["evaluation_timeout"]
     if evaluation_timeout is not None:
         evaluation_timeout *= values["evaluation_timeout_multiplier"]
@@ -299,7 +308,7 @@ def _user_data_dir() -> str:
 
 def _needs_no_model(config: pytest.Config, values: Mapping[str, Any]) -> bool:
     reports = ("compare", "merge", "regrade", "show_recipe")
-    return config.option.collectonly or any(values[name] for name in reports)
+    return only_looks(config) or any(values[name] for name in reports)
 
 
 def _refuse_contradictions(values: Mapping[str, Any], given: _Level) -> None:
@@ -375,12 +384,26 @@ def _from_environment(config: pytest.Config, environ: Mapping[str, str]) -> _Lev
 def _from_ini(config: pytest.Config) -> _Level:
     base = config.inipath.parent if config.inipath else config.invocation_params.dir
     file = config.inipath.name if config.inipath else "ini"
+    _refuse_unknown_ini(config, file)
     level: _Level = {}
     for option in OPTIONS:
         raw = config.getini(f"pinchbench_{option.key}")
         if raw not in (None, ""):
             level[option.name] = _Given(raw, f"{file} (pinchbench_{option.key})", base)
     return level
+
+
+def _refuse_unknown_ini(config: pytest.Config, file: str) -> None:
+    """pytest itself only warns, at the end of a run that was another one than was meant."""
+    with python_warnings.catch_warnings():
+        python_warnings.simplefilter(
+            "ignore"
+        )  # newer pytests want no one to look, and have no other way
+        names = [name for name in getattr(config, "inicfg", ()) if name.startswith("pinchbench_")]
+    known = [f"pinchbench_{option.key}" for option in OPTIONS]
+    for name in names:
+        if name not in known:
+            raise SettingsError(f"{file}: there is no setting {name!r}{nearest(name, known)}")
 
 
 def _with_params(level: _Level, warnings: list[str]) -> _Level:

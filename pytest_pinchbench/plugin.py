@@ -32,7 +32,7 @@ def pytest_load_initial_conftests(
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
     # an xdist worker has its settings from the controller, and may not be able to resolve any
-    if config.option.pinchbench and not hasattr(config, "workerinput"):
+    if _is_asked_for(config) and not hasattr(config, "workerinput"):
         from pytest_pinchbench.without_running import answer
 
         return answer(config)
@@ -41,7 +41,11 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    if config.option.pinchbench:
+    if _is_asked_for(config):
         from pytest_pinchbench.session import start
 
         start(config)
+
+
+def _is_asked_for(config: pytest.Config) -> bool:
+    return config.option.pinchbench and not option_table.only_asks(config)

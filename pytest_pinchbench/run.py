@@ -34,6 +34,7 @@ from pytest_pinchbench.issues import (
     SuiteError,
     TaskFileError,
 )
+from pytest_pinchbench.option_table import only_looks
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.reports.summarize import Summary, read_baselines, wall_seconds_of
@@ -141,8 +142,9 @@ class Run:
             regraded = describe(Path(settings.regrade))["model"]
             settings = replace(settings, model=replace(settings.model, id=regraded))
         run = cls(config, settings, uuid.uuid4().hex[:12], None)
+        run.check_kinds()
         run.find_arguments()
-        if config.option.collectonly:
+        if only_looks(config):
             return run
         run.baselines = read_baselines(settings, here)
         if settings.resume is not None:
@@ -192,24 +194,42 @@ class Run:
         """Point pytest at the suite where the command line names no path, and at the file of
         a node id of the suite, wherever the suite lies. Raises ``PinchBenchError``.
         """
+        from pytest_pinchbench.items import holds_task_files, is_suite_folder
+
         config = self.config
-        if config.args_source is not pytest.Config.ArgsSource.ARGS:
-            config.args = [str(self._skill_dir() / "tasks")]
-        else:
+        if self._names_a_path():
             config.args = [self._find_argument(argument) for argument in config.args]
+        else:
+            config.args = [str(self._skill_dir() / "tasks")]
         for argument in config.args:
             path = config.invocation_params.dir / argument.partition("::")[0]
             folder = path if path.is_dir() else path.parent
-            for candidate in (folder, folder / "tasks"):
-                if any(candidate.glob("task_*.md")):
-                    self.suites.selected(candidate.parent)
+            suites = [one for one in (folder, folder / "tasks") if is_suite_folder(one)]
+            if not suites and holds_task_files(folder):
+                raise SuiteError(
+                    f"{folder} holds task files, but is not called tasks: a task is run from the "
+                    "folder tasks of a suite, with its files in assets beside that"
+                )
+            for suite in suites:
+                self.suites.selected(suite.parent)
+
+    def _names_a_path(self) -> bool:
+        """Whether the command line does; a path in ``addopts`` is that of the project's tests."""
+        given = self.config.invocation_params.args
+        return self.config.args_source is pytest.Config.ArgsSource.ARGS and (
+            any(argument in given for argument in self.config.args)
+            or any(str(argument).startswith("@") for argument in given)  # a file of arguments
+        )
 
     def _find_argument(self, argument: str) -> str:
         path, *rest = argument.split("::")
         if (self.config.invocation_params.dir / path).exists():
             return argument
-        elsewhere = self._skill_dir() / path
-        return "::".join([str(elsewhere), *rest]) if elsewhere.exists() else argument
+        # as it is printed: from the rootdir, or from wherever the suite lies
+        found = self.config.rootpath / path
+        if not found.exists():
+            found = self._skill_dir() / path
+        return "::".join([str(found), *rest]) if found.exists() else argument
 
     def _skill_dir(self) -> Path:
         return resolve_skill_dir(self.settings, self.say)
@@ -226,6 +246,19 @@ class Run:
         return None if given is None else RunDirectory(Path(given))
 
     # -- what fixtures ask for ----------------------------------------------------------
+
+    def check_kinds(self) -> None:
+        """What makes no environment or no harness of these settings is one error, now, and not
+        one a task; neither is needed where the project has a fixture of its own for it. Raises
+        ``PinchBenchError``.
+        """
+        for fixture, make in (
+            ("pinchbench_environment", self.make_environment),
+            ("pinchbench_harness", self.make_harness),
+        ):
+            plugins = self.config.pluginmanager.get_plugins()
+            if not any(hasattr(plugin, fixture) for plugin in plugins):
+                make(self.settings)
 
     def make_environment(self, settings: Settings) -> Environment:
         from pytest_pinchbench.environments import EnvironmentSetup, find_environment
@@ -351,7 +384,9 @@ class Run:
             and found
             and not any(key == "task_id" for key, _ in report.user_properties)
         ):
-            self._troubles[found] = str(report.longrepr).strip().partition("\n")[0]
+            crash = getattr(report.longrepr, "reprcrash", None)
+            text = str(crash.message if crash else report.longrepr).strip()
+            self._troubles[found] = text.removeprefix("Failed: ").partition("\n")[0]
 
     def outcomes(self) -> list[Outcome]:
         """Every attempt that was to run, with the record it has by now."""

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
+import threading
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from pytest_pinchbench import fixtures, options
 from pytest_pinchbench.issues import PinchBenchError
-from pytest_pinchbench.items import RUN, SuiteDirectory, TaskItem, is_task_file
+from pytest_pinchbench.items import RUN, SuiteDirectory, TaskItem, is_suite_folder
 from pytest_pinchbench.live import Live
+from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.run import Run
+
+_Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
 
 
 def start(config: pytest.Config) -> None:
@@ -34,7 +39,8 @@ def start(config: pytest.Config) -> None:
     except PinchBenchError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[RUN] = run
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         # a job that CI ends this way is over as after Ctrl-C: sandboxes closed, summary printed
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         config.add_cleanup(_restore_sigterm)
@@ -63,9 +69,7 @@ class CollectionHooks:
     def pytest_collect_directory(
         self, path: Path, parent: pytest.Collector
     ) -> pytest.Collector | None:
-        if any(is_task_file(child) for child in path.iterdir()):
-            return SuiteDirectory.from_parent(parent, path=path)
-        return None
+        return SuiteDirectory.from_parent(parent, path=path) if is_suite_folder(path) else None
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """A project's own tests are not part of a run."""
@@ -76,7 +80,8 @@ class CollectionHooks:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         """The order is the one asked for, whatever a plugin that shuffles did; but a sanity
-        task goes first. A regrade leaves out what the earlier run has no result of.
+        task goes first. A regrade leaves out what the earlier run has no result of, and every
+        run what others make of files (doctests in a README): it is no part of a score.
         """
         ours = sorted(
             (item for item in items if isinstance(item, TaskItem)),
@@ -84,10 +89,54 @@ class CollectionHooks:
         )
         regraded = self.run.regraded
         if regraded is not None:
-            gone = [one for one in ours if regraded.read(*one.key) is None]
+            ours = [one for one in ours if regraded.read(*one.key) is not None]
+        if gone := [item for item in items if item not in ours]:
             config.hook.pytest_deselected(items=gone)
-            ours = [one for one in ours if one not in gone]
-        items[:] = [*ours, *(item for item in items if not isinstance(item, TaskItem))]
+        items[:] = ours
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        return _without_secrets(report, self.run.redactor) if isinstance(item, TaskItem) else report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_make_collect_report(
+        self,
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        return _without_secrets((yield), self.run.redactor)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_internalerror(self, excrepr: object) -> None:
+        _redacted(excrepr, self.run.redactor)
+
+
+def _without_secrets(report: _Report, redactor: Redactor) -> _Report:
+    """The report without a key in its text.
+
+    The arguments and locals of frames go altogether: pytest cuts them to a width, and a key
+    cut in its middle is not found.
+    """
+    longrepr: Any = report.longrepr
+    for traceback, *_ in getattr(longrepr, "chain", ()):
+        for entry in traceback.reprentries:
+            entry.reprfuncargs = entry.reprlocals = None
+    report.longrepr = _redacted(longrepr, redactor)
+    report.sections = _redacted(report.sections, redactor)
+    return report
+
+
+def _redacted(value: Any, redactor: Redactor) -> Any:
+    """Texts within what pytest builds a report of: lists, tuples and dataclasses."""
+    if isinstance(value, str):
+        return redactor.text(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_redacted(item, redactor) for item in value)
+    if dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            setattr(value, field.name, _redacted(getattr(value, field.name), redactor))
+    return value
 
 
 class ControllerHooks:
@@ -147,7 +196,7 @@ class ControllerHooks:
     ) -> tuple[str, str, str | tuple[str, dict[str, bool]]] | None:
         """The outcome with the score beside it, for ``-v``."""
         properties = dict(getattr(report, "user_properties", ()))
-        if "task_id" not in properties:
+        if "task_id" not in properties or report.skipped or hasattr(report, "wasxfail"):
             return None
         if report.when == "setup" and report.failed:
             return "error", "E", "ERROR invalid"

@@ -97,7 +97,8 @@ def select(suite: Suite, settings: Settings) -> tuple[tuple[Task, ...], tuple[Ta
 
 def _unknown_ids(unknown: list[str], suite: Suite) -> str:
     ids = [task.id for task in suite.tasks]
-    named = "; ".join(f"{task_id}{nearest(task_id, ids)}" for task_id in unknown)
+    known = [*ids, "all", "automated-only"]
+    named = "; ".join(f"{task_id}{nearest(task_id, known)}" for task_id in unknown)
     message = f"not in the suite {suite.root}: {named}"
     if suite.broken:
         files = "".join(f"\n  {error}" for error in suite.broken)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 RUN = ("--pinchbench", "--model", "x", "--collect-only", "-q")
@@ -130,10 +132,102 @@ def test_without_a_model_the_error_says_how_to_name_one(pytester, suite, monkeyp
     result.stderr.fnmatch_lines(["*--model*"])
 
 
+@pytest.mark.parametrize(
+    ("option", "line"),
+    [
+        ("--help", "*--pinchbench-suite=SUITE*"),
+        ("--markers", "@pytest.mark.parametrize*"),
+        ("--cache-show", "cachedir: *"),
+        ("--fixtures", "pinchbench_task*"),
+        ("--fixtures-per-test", "pinchbench_result*"),
+        ("--setup-plan", "*SETUP    F pinchbench_result*"),
+    ],
+)
+def test_what_runs_no_task_needs_no_model(pytester, suite, monkeypatch, option, line):
+    monkeypatch.delenv("MODEL_NAME", raising=False)
+    result = pytester.runpytest("--pinchbench", option)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines([line])
+    assert not (pytester.path / "pinchbench-results").exists()
+
+
 def test_a_category_named_like_a_marker_of_pytest_sets_nothing_off(pytester, suite, write_suite):
     write_suite(suite, task_e={"category": "skip"})
     result = pytester.runpytest(*RUN, "-m", "pinchbench_skip")
     assert ids(result) == ["task_e"]
+
+
+@pytest.mark.parametrize(
+    ("category", "marker"),
+    [
+        ("_private", "private"),
+        ("a:b", "a_b"),
+        ("C++ (hard)", "C_hard"),
+        ("!", "pinchbench_"),
+        ("not", "pinchbench_not"),
+    ],
+)
+def test_a_category_that_is_no_name_has_a_marker_all_the_same(
+    pytester, suite, write_suite, category, marker
+):
+    write_suite(suite, task_e={"category": category})
+    result = pytester.runpytest(*RUN, "--strict-markers", "-m", marker)
+    assert ids(result) == ["task_e"]
+
+
+def test_a_folder_that_cannot_be_read_beside_the_suite_is_no_matter(
+    pytester, write_suite, monkeypatch
+):
+    write_suite(pytester.path / "skill", task_a={})
+    locked = str(pytester.mkdir("locked"))
+    listdir, scandir = os.listdir, os.scandir
+
+    def refuse(call):
+        def listing(path="."):
+            if str(path) == locked:
+                raise PermissionError(13, "Permission denied", locked)
+            return call(path)
+
+        return listing
+
+    monkeypatch.setattr(os, "listdir", refuse(listdir))
+    monkeypatch.setattr(os, "scandir", refuse(scandir))
+    assert ids(pytester.runpytest_inprocess(*RUN, "skill/tasks")) == ["task_a"]
+
+
+@pytest.mark.parametrize("path", ["drafts", "drafts/task_b.md", "drafts/task_b.md::task_b"])
+def test_task_files_of_another_folder_than_tasks_are_refused(pytester, write_suite, path):
+    root = write_suite(pytester.path / "repo", task_a={}, task_b={})
+    (root / "drafts").mkdir()
+    (root / "tasks" / "task_b.md").rename(root / "drafts" / "task_b.md")
+    result = pytester.runpytest(*RUN, f"repo/{path}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: *drafts holds task files, but is not called tasks*"])
+    assert ids(pytester.runpytest(*RUN, "repo")) == ["task_a"]
+
+
+def test_what_others_make_of_files_is_no_part_of_a_run(pytester, write_suite):
+    write_suite(pytester.path / "skill", task_a={})
+    pytester.maketxtfile(**{"skill/README": ">>> 1 + 1\n2\n"})
+    assert ids(pytester.runpytest("--collect-only", "-q", "--doctest-glob=*.txt")) == ["README.txt"]
+    result = pytester.runpytest(*RUN, "--doctest-glob=*.txt", "skill")
+    assert ids(result) == ["task_a"]
+
+
+def test_a_path_in_addopts_is_not_one_to_run(pytester, suite):
+    pytester.makeini("[pytest]\naddopts = -ra tests")
+    pytester.mkdir("tests")
+    assert ids(pytester.runpytest(*RUN)) == ["task_a", "task_b", "task_c"]
+    assert ids(pytester.runpytest(*RUN, "tasks/task_b.md")) == ["task_b"]
+
+
+def test_a_node_id_is_an_argument_below_the_rootdir_too(pytester, write_suite, monkeypatch):
+    write_suite(pytester.path / "evals", task_a={}, task_b={})
+    pytester.makeini("[pytest]")
+    monkeypatch.chdir(pytester.mkdir("below"))
+    result = pytester.runpytest(*RUN, "evals/tasks/task_b.md::task_b")
+    assert "evals/tasks/task_b.md::task_b" in result.outlines
+    assert ids(result) == ["task_b"]
 
 
 def test_a_projects_own_model_option_goes_on_working(pytester, suite):

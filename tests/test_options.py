@@ -180,6 +180,12 @@ def test_command_line_then_environment_then_ini_then_file_then_default(
     assert both.suite == ("from-option",)
 
 
+def test_a_misspelt_ini_value_is_an_error(resolve: Resolve, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\npinchbench_suit = all\n")
+    message = refused(resolve)
+    assert message.endswith("no setting 'pinchbench_suit', did you mean 'pinchbench_suite'?")
+
+
 def test_an_environment_variable_counts_more_than_ini_and_less_than_an_option(
     bare: Resolve, pytester: pytest.Pytester
 ) -> None:
@@ -319,6 +325,8 @@ def test_a_standing_limit_on_a_drop_waits_for_a_comparison(
         ("params=[]", "--pinchbench-params: params has to be a mapping"),
         ('params={"limit": -1}', "--pinchbench-params (limit): limit has to be 0 or more, not -1"),
         ("config=none.yaml", "--pinchbench-config: cannot read none.yaml: No such file"),
+        ("results-dir=~nosuchuser/x", "results_dir names the home of a user who is not there"),
+        ("recipe=~nosuchuser/x", "recipe ~nosuchuser/x: names the home of a user who is not"),
         ("recipe=dokcer", "no recipe or environment called 'dokcer', did you mean 'docker'?"),
         (
             "env=vm",
@@ -385,6 +393,13 @@ def test_no_model_says_how_to_give_one(bare: Resolve, config_file: Callable[[str
     assert refused(lambda: bare(file)).endswith("; pb.yaml has: one, two")
 
 
+def test_where_the_project_has_a_model_option_the_long_one_is_named(
+    bare: Resolve, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest("def pytest_addoption(parser): parser.addoption('--model')")
+    assert refused(bare).startswith("no model to measure; give --pinchbench-model ID")
+
+
 @pytest.mark.parametrize(
     "option",
     ["--collect-only", "--pinchbench-merge=a", "--pinchbench-compare=a", "--pinchbench-regrade=a"],
@@ -436,6 +451,14 @@ def test_a_model_that_is_not_in_the_file_is_taken_as_it_is(
 ) -> None:
     settings = bare(config_file(MODELS), "--model=openrouter/x")
     assert (settings.model, settings.context_window) == (ModelSpec("openrouter/x"), 2000)
+
+
+def test_a_misspelt_name_of_a_model_is_answered_with_the_nearest(
+    bare: Resolve, config_file: Callable[[str], str]
+) -> None:
+    message = refused(lambda: bare(config_file(MODELS), "--model=fats"))
+    assert "--pinchbench-model: there is no model 'fats' in pb.yaml, did you mean 'fast'" in message
+    bare(config_file(MODELS), "--model=fats", "--pinchbench-model-base-url=http://fats/v1")
 
 
 def test_models_may_be_a_list_and_the_only_one_needs_no_naming(

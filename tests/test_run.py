@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import sys
+import textwrap
 import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -232,6 +233,50 @@ def test_a_fixture_of_the_project_can_change_a_task(pytester, project, run):
     run().assert_outcomes(passed=1)
 
 
+def test_fixtures_of_a_module_work_with_tasks(pytester, project, run):
+    project({"task_a": GOOD})
+    add_to_conftest(
+        pytester,
+        """
+        @pytest.fixture(autouse=True, scope="module")
+        def once_a_file(request):
+            assert request.module is None
+            assert request.node.path.name == "task_a.md"
+
+        @pytest.fixture(autouse=True, scope="package")
+        def once_a_folder():
+            pass
+        """,
+    )
+    run().assert_outcomes(passed=1)
+
+
+def test_xfail_and_skip_are_pytests_own_words(pytester, project, run):
+    project({"task_a": HALF, "task_b": GOOD, "task_c": HALF})
+    add_to_conftest(
+        pytester,
+        """
+        def pytest_collection_modifyitems(items):
+            items[0].add_marker(pytest.mark.xfail)
+            items[1].add_marker(pytest.mark.xfail)
+        """,
+    )
+    run("-v").assert_outcomes(xfailed=1, xpassed=1, failed=1)
+
+
+def test_a_run_may_be_started_in_a_thread(pytester, project):
+    project({"task_a": GOOD})
+    options = ["--pinchbench", "--model", "lab/m", "--pinchbench-env", "local"]
+    code = (
+        "import pytest, threading\n"
+        "codes = []\n"
+        f"run = threading.Thread(target=lambda: codes.append(pytest.main({options})))\n"
+        "run.start(); run.join()\n"
+        "raise SystemExit(codes[0])\n"
+    )
+    assert pytester.run(sys.executable, "-c", code).ret == 0
+
+
 def test_last_failed_runs_what_failed(pytester, project, run):
     project({"task_a": GOOD, "task_b": HALF})
     run()
@@ -249,6 +294,38 @@ def test_the_key_is_nowhere(pytester, project, run, monkeypatch):
         ours = path.name.startswith("conftest") or "skill" in path.parts  # the agent's script
         if path.is_file() and not ours:
             assert b"sk-top-secret" not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_the_key_is_not_in_an_unexpected_error(pytester, project, run, monkeypatch, workers):
+    monkeypatch.setenv("MODEL_API_KEY", "sk-top-secret")
+    project({"task_a": GOOD})
+    add_to_conftest(
+        pytester,
+        """
+        @pytest.fixture
+        def pinchbench_task(pinchbench_task, pinchbench_settings):
+            key = pinchbench_settings.model.api_key
+            cut_in_its_middle = "x" * 112 + key + "x" * 200
+            print(key)
+            raise ZeroDivisionError(f"sent {key}")
+        """,
+    )
+    options = ["-n", workers, "--junitxml=junit.xml", "--json-report"]
+    result = run(*options, "-vv", "--showlocals", "-rA")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        ["E *ZeroDivisionError: sent [[]redacted]", "task_a * ZeroDivisionError: sent [[]redacted]"]
+    )
+    assert "sk-top" not in result.stdout.str()
+    for name in ("junit.xml", ".report.json"):
+        assert "sk-top" not in (pytester.path / name).read_text()
+        assert "ZeroDivisionError" in (pytester.path / name).read_text()
+
+
+def add_to_conftest(pytester, text):
+    conftest = pytester.path / "conftest.py"
+    conftest.write_text(f"{conftest.read_text()}\n\n{textwrap.dedent(text)}")
 
 
 def test_resuming_runs_only_what_has_no_valid_result(pytester, project, run):
@@ -521,6 +598,32 @@ def test_the_recipe_is_shown_without_running_anything(pytester):
     result = pytester.runpytest("--pinchbench", "--pinchbench-show-recipe")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*ailabdocker/ac-openclaw:pinchbench-v1*"])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "options", "line"),
+    [
+        ("docker, options: {cpu: 2}", [], "*mine.yaml:1: *no option 'cpu', did you mean 'cpus'?*"),
+        ("local, options: {cpus: 2}", [], "*mine.yaml:1: the local environment has no option*"),
+        ("dokcer", [], "ERROR: no environment of kind 'dokcer', did you mean 'docker'?"),
+        ("local", ["--pinchbench-harness", "openclav"], "*did you mean 'openclaw'?"),
+    ],
+)
+@pytest.mark.parametrize("how", ["run", "--collect-only", "--pinchbench-show-recipe"])
+def test_a_recipe_that_cannot_be_used_is_one_error(pytester, project, recipe, options, line, how):
+    project({"task_a": GOOD})
+    pytester.makeconftest("")
+    (pytester.path / "mine.yaml").write_text(f"{{environment: {recipe}}}")
+    options = ["--pinchbench-recipe", "mine.yaml", *options, *([] if how == "run" else [how])]
+    result = pytester.runpytest("--pinchbench", "--model", "lab/m", *options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([line])
+    assert not (pytester.path / "pinchbench-results").exists()
+
+
+def test_a_project_with_a_harness_of_its_own_may_call_it_what_it_likes(project, run):
+    project({"task_a": GOOD})
+    run("--pinchbench-harness", "mine").assert_outcomes(passed=1)
 
 
 def test_a_run_killed_in_the_middle_is_resumed_and_ends_as_if_it_had_not_been(

@@ -130,6 +130,13 @@ def test_unknown_ids_are_named_with_the_nearest_known(
     assert message.endswith("task_1, did you mean 'task_01'?; elephant")
 
 
+def test_a_misspelt_choice_is_answered_with_the_right_one(
+    selected: Callable[..., list[str]],
+) -> None:
+    with pytest.raises(SuiteError, match="automated_only, did you mean 'automated-only'"):
+        selected(f"{SUITE}automated_only")
+
+
 def test_a_sample_that_limit_has_left_out_is_an_error_not_a_smaller_run(
     selected: Callable[..., list[str]],
 ) -> None:

@@ -103,7 +103,9 @@ class Environment(Protocol):
         """
 
     def image_id(self) -> str:
-        """What programs are in a fresh sandbox, as a key for caches (an image digest)."""
+        """What programs are in a fresh sandbox, as a key for caches: an image digest, or a name
+        with the run's id, where another run may get other programs by it.
+        """
 
     def shared_folder(self, name: str) -> SharedFolder | None:
         """A folder of this machine that every sandbox of this image sees, read-only, with what
@@ -155,7 +157,7 @@ class Recipe:
     """None: the kind decides (``local`` makes a temporary directory)."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """What only this kind understands, as the recipe file has it; validated by the kind."""
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Variables set in every sandbox."""
     pass_env: tuple[str, ...] = ()
     """Names of variables of the user's own environment that are passed into every sandbox."""
@@ -173,11 +175,11 @@ def find_environment(kind: str) -> Callable[[EnvironmentSetup], Environment]:
     from importlib.metadata import entry_points
 
     from pytest_pinchbench.issues import SettingsError
+    from pytest_pinchbench.spelling import nearest
 
     found = {point.name: point for point in entry_points(group="pytest_pinchbench.environments")}
     if kind not in found:
-        raise SettingsError(
-            f"no environment of kind {kind!r}; there are: {', '.join(sorted(found))}"
-        )
+        hint = nearest(kind, found) or f"; there are: {', '.join(sorted(found))}"
+        raise SettingsError(f"no environment of kind {kind!r}{hint}")
     factory: Callable[[EnvironmentSetup], Environment] = found[kind].load()
     return factory

@@ -128,7 +128,9 @@ class CloudEnvironment(ABC):
         return sandbox
 
     def image_id(self) -> str:
-        return f"{self.kind}:{self._image()}"
+        image = f"{self.kind}:{self._image()}"
+        # what a tag or a snapshot stands for is known for this run only
+        return image if "@sha256:" in image else f"{image} in run {self._setup.run_id}"
 
     def _image(self) -> str:
         recipe = self._setup.recipe

@@ -43,7 +43,7 @@ from pytest_pinchbench.environments.options import (
 )
 from pytest_pinchbench.environments.sandbox import Exchange, ExecSandbox, file_name
 from pytest_pinchbench.environments.supervisor import CHUNK
-from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure
+from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure, using_data_dir
 
 LABEL = "pytest-pinchbench"
 SHARED = "/opt/pinchbench"
@@ -79,6 +79,13 @@ def _hosts(value: Any) -> dict[str, str]:
         return {text(name): text(address) for name, address in pairs}
     except ValueError:
         raise ValueError("must map names to addresses, or list name:address") from None
+
+
+def _volumes(value: Any) -> tuple[str, ...]:
+    volumes = texts(value)
+    if not all(re.fullmatch("[^:]+:/[^:]*(:[^:]+)?", volume) for volume in volumes):
+        raise ValueError("must list HOST_PATH_OR_VOLUME:/PATH, or that with :ro")
+    return volumes
 
 
 @dataclass(frozen=True)
@@ -119,7 +126,7 @@ READERS: Mapping[str, Reader] = {
     "user": text,
     "read_only": yes_or_no,
     "tmpfs": texts,
-    "volumes": texts,
+    "volumes": _volumes,
     "shm_size": _size,
     "runtime": text,
 }
@@ -178,7 +185,8 @@ class DockerEnvironment:
             return None
         image = re.sub(r"[^A-Za-z0-9]", "-", self._image)
         folder = self._setup.data_dir / "shared" / image
-        folder.mkdir(parents=True, exist_ok=True)
+        with using_data_dir(EnvironmentUnavailable):
+            folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def url_inside(self, url: str) -> str:
@@ -265,6 +273,13 @@ class DockerEnvironment:
                 )
                 api.start(sandbox.name)
             except errors.APIError as error:
+                if self._shared and str(self._shared) in self._engine.explain(error):
+                    # An engine that is reached from here, but sees other files (that of the
+                    # host of a CI job's container): without the cache it is only slower.
+                    self._shared = None
+                    sandbox.remove()
+                    self._start(sandbox, image, labels, lifetime)
+                    return
                 self._raise_if_hopeless(error)
                 raise
         sandbox.set_up()

@@ -28,7 +28,7 @@ from typing import IO
 from pytest_pinchbench.environments import EnvironmentSetup, supervisor, transfer
 from pytest_pinchbench.environments.options import read_options
 from pytest_pinchbench.environments.sandbox import GRACE, Exchange, ExecSandbox, file_name
-from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure
+from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure, SettingsError
 
 PASSED_ON = (
     *("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "SHELL"),
@@ -47,6 +47,13 @@ class LocalEnvironment:
 
     def __init__(self, setup: EnvironmentSetup) -> None:
         read_options(setup.recipe, {})  # there are none
+        origin = setup.recipe.origins.get("image", "")
+        # an image in the ini file is for runs that are not local
+        if setup.recipe.image and not origin.endswith("(pinchbench_image)"):
+            raise SettingsError(
+                f"{origin or 'image'}: the local environment has no images, and would not use "
+                f"{setup.recipe.image}; leave it out, or choose --pinchbench-env docker"
+            )
         self._setup = setup
         self._lock = threading.Lock()
         self._folder: Path | None = None
@@ -70,11 +77,7 @@ class LocalEnvironment:
             raise SandboxFailure(f"{name}: no folder for the sandbox: {error}") from error
 
     def image_id(self) -> str:
-        programs = [sys.version, platform.platform()]
-        for program in (sys.executable, shutil.which("node"), shutil.which("openclaw")):
-            if program:
-                path = Path(program).resolve()
-                programs.append(f"{path} {path.stat().st_mtime_ns}")
+        programs = [sys.version, platform.platform(), sys.executable]
         return "local-" + hashlib.sha256("\n".join(programs).encode()).hexdigest()[:16]
 
     def shared_folder(self, name: str) -> None:

@@ -115,7 +115,10 @@ def _find(source: str, base: Path) -> tuple[str, Layer]:
     if source in (names := recipe_names()):
         text = (files("pytest_pinchbench.recipes") / f"{source}.yaml").read_text("utf-8")
         return source, _parse(text, f"recipes/{source}.yaml")
-    path = base / Path(source).expanduser()
+    try:
+        path = base / Path(source).expanduser()
+    except RuntimeError:
+        raise SettingsError(f"recipe {source}: names the home of a user who is not there") from None
     if "/" in source or path.suffix in (".yaml", ".yml"):
         try:
             return path.stem, _parse(path.read_text("utf-8"), str(path))

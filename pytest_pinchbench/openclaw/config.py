@@ -32,6 +32,21 @@ _APIS = {
 # (some 120 s) would end slow models long before.
 _REQUEST_SECONDS = 24 * 3600
 
+# As OpenClaw's plugins have them, where it is not the provider's name and _API_KEY alone.
+_KEY_VARIABLES: dict[str, tuple[str, ...]] = {
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_OAUTH_TOKEN"),
+    "google": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "huggingface": ("HF_TOKEN", "HUGGINGFACE_HUB_TOKEN"),
+    "kimi": ("KIMI_API_KEY", "KIMICODE_API_KEY"),
+    "kimi-coding": ("KIMI_API_KEY", "KIMICODE_API_KEY"),
+    "opencode": ("OPENCODE_API_KEY", "OPENCODE_ZEN_API_KEY"),
+    "vercel-ai-gateway": ("AI_GATEWAY_API_KEY",),
+    "zai": ("ZAI_API_KEY", "Z_AI_API_KEY"),
+}
+_BY_KEY_ONLY = {"anthropic", "google", "huggingface", "kimi", "kimi-coding", "opencode", "zai"}
+_BY_KEY_ONLY |= {"openrouter", "openai", "mistral", "xai", "groq", "deepseek", "together"}
+_BY_KEY_ONLY |= {"moonshot", "cerebras", "nvidia", "minimax"}
+
 Version = tuple[int, ...]
 UNKNOWN: Version = (9999,)  # a development build: taken for newer than all others
 
@@ -120,19 +135,44 @@ def variables(settings: Settings, base_url: str | None, state: str) -> dict[str,
         # some servers want no key, but OpenClaw wants to send one
         found[KEY_VARIABLE] = model.api_key or "none"
     else:
-        variable = provider_key_variable(model)
-        if key := model.api_key or os.environ.get(variable):
-            found[variable] = key
+        names = provider_key_variables(model)
+        if model.api_key:
+            found[names[0]] = model.api_key
+        else:
+            found |= {name: os.environ[name] for name in names if os.environ.get(name)}
     if settings.brave_api_key:
         found["BRAVE_API_KEY"] = settings.brave_api_key
     return found
 
 
-def provider_key_variable(model: ModelSpec) -> str:
-    """The variable in which OpenClaw looks for the key of a model that is named its own way."""
-    provider = model.id.partition("/")[0].lower()
-    unusual = {"google": "GEMINI_API_KEY", "huggingface": "HF_TOKEN", "kimi-coding": "KIMI_API_KEY"}
-    return unusual.get(provider, re.sub(r"[^A-Z0-9]", "_", provider.upper()) + "_API_KEY")
+def provider_key_variables(model: ModelSpec) -> tuple[str, ...]:
+    """The variables in which OpenClaw looks for the key of a model that is named its own way."""
+    provider = _provider_name(model)
+    usual = re.sub(r"[^A-Z0-9]", "_", provider.upper()) + "_API_KEY"
+    return _KEY_VARIABLES.get(provider, (usual,))
+
+
+def missing_key(settings: Settings) -> str | None:
+    """What to say where such a model has no key, or None where it has one."""
+    names = provider_key_variables(settings.model)
+    given = settings.model.api_key or any(
+        os.environ.get(name) or settings.recipe.env.get(name) for name in names
+    )
+    if given or "/" not in settings.model.id:
+        return None
+    return (
+        f"no key for {settings.model.id}: set {' or '.join(names)} (or MODEL_API_KEY); for an "
+        "endpoint of your own, give --pinchbench-model-base-url"
+    )
+
+
+def works_by_key_only(model: ModelSpec) -> bool:
+    """Whether a model that is named OpenClaw's own way can be reached in no other way."""
+    return _provider_name(model) in _BY_KEY_ONLY
+
+
+def _provider_name(model: ModelSpec) -> str:
+    return model.id.partition("/")[0].lower()
 
 
 def takes_message_file(version: Version) -> bool:

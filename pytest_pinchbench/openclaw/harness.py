@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from pytest_pinchbench import messages
 from pytest_pinchbench.harnesses import AgentRun
-from pytest_pinchbench.issues import Issue
+from pytest_pinchbench.issues import HarnessUnavailable, Issue, SettingsError, using_data_dir
 from pytest_pinchbench.openclaw import config, install, outcome
 from pytest_pinchbench.openclaw.compile_cache import compile_cache
 from pytest_pinchbench.openclaw.transcripts import Event, TranscriptUnreadable, read_transcript
@@ -59,6 +59,13 @@ class OpenClawHarness:
         self._redact = Redactor(settings.secrets()).text
         self._environment: Environment | None = None
         self._strategy = settings.openclaw_install
+        if self._strategy == "auto":
+            self._strategy = settings.recipe.openclaw_install or "auto"
+        if settings.openclaw_binary and self._strategy in ("install_always", "upload"):
+            raise SettingsError(
+                f"--pinchbench-openclaw-binary names an OpenClaw that is there, and "
+                f"{self._strategy} brings another one: give only one of them"
+            )
         self._base_url: str | None = None  # as it is written inside the sandboxes
         self._host_install: install.HostInstall | None = None
         self._agents: WeakKeyDictionary[Sandbox, Agent] = WeakKeyDictionary()
@@ -69,18 +76,23 @@ class OpenClawHarness:
         settings = self.settings
         if settings.model.base_url is not None:
             self._base_url = environment.url_inside(settings.model.base_url)
+        elif missing := config.missing_key(settings):
+            if config.works_by_key_only(settings.model):
+                raise HarnessUnavailable(missing)
+            self.say(missing)
+        here = environment.on_this_machine
         if self._strategy == "auto":
-            self._strategy = settings.recipe.openclaw_install or (
-                "install_if_missing" if environment.on_this_machine else "preinstalled"
-            )
-        here = environment.on_this_machine and self._strategy != "preinstalled"
-        if here or self._strategy == "upload":
-            self._host_install = install.install_here(
-                settings.data_dir,
-                settings.openclaw_version,
-                again=self._strategy == "install_always",
-                say=self.say,
-            )
+            self._strategy = "install_if_missing" if here else "preinstalled"
+        if here and settings.openclaw_binary:
+            self._strategy = "preinstalled"  # the one that the user names
+        if self._strategy == "upload" or (here and self._strategy != "preinstalled"):
+            with using_data_dir(HarnessUnavailable):
+                self._host_install = install.install_here(
+                    settings.data_dir,
+                    settings.openclaw_version,
+                    again=self._strategy == "install_always",
+                    say=self.say,
+                )
         self._environment = environment
 
     def files(self, sandbox: Sandbox, task: Task, workspace: str) -> dict[str, bytes]:
@@ -177,7 +189,8 @@ class OpenClawHarness:
         where = f"the image {image}" if image else sandbox.name
         command: tuple[str, ...] = (settings.openclaw_binary or "openclaw",)
         if self._strategy != "install_always":
-            found = image_version(sandbox, command, environment, settings.data_dir)
+            with using_data_dir(HarnessUnavailable):
+                found = image_version(sandbox, command, environment, settings.data_dir)
             if found and wanted in (None, found):
                 variables = compile_cache(sandbox, environment, settings, command, found)
                 return Agent(command, found, variables)

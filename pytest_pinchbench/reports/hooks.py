@@ -101,6 +101,8 @@ class ReportHooks:
     def pytest_json_modifyreport(self, json_report: dict[str, Any]) -> None:
         if self._has_results():
             add_scores(json_report, self.summary())
+        # it has captured output from a place of its own, and not from pytest's reports
+        json_report.update(self._run.redactor.json(json_report))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._has_results():

@@ -33,7 +33,9 @@ class Cloud:
     """How often the SDK itself tries what meets a passing fault."""
     said: list[str] = field(default_factory=list)
 
-    def environment(self, *, keep: bool = False, **recipe: Any) -> CloudEnvironment:
+    def environment(
+        self, *, keep: bool = False, run_id: str = "run-7", **recipe: Any
+    ) -> CloudEnvironment:
         recipe = {
             "name": self.name,
             "environment": self.name,
@@ -44,7 +46,7 @@ class Cloud:
         return self.factory(
             EnvironmentSetup(
                 recipe=Recipe(**recipe),
-                run_id="run-7",
+                run_id=run_id,
                 data_dir=self.folder / "data",
                 keep=keep,
                 say=self.said.append,

@@ -40,6 +40,12 @@ def test_a_snapshot_takes_the_place_of_image_and_size(daytona: Cloud) -> None:
     assert "with-openclaw" in environment.image_id()
 
 
+def test_only_what_a_digest_names_is_the_same_in_another_run(daytona: Cloud) -> None:
+    for image, same in (("image:1", False), (f"image@sha256:{'0' * 64}", True)):
+        ids = {daytona.environment(image=image, run_id=run).image_id() for run in ("one", "two")}
+        assert (len(ids) == 1) is same
+
+
 def test_no_key_is_an_error_that_names_the_variable(
     daytona: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:

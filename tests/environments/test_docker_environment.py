@@ -9,6 +9,7 @@ import http.server
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -390,6 +391,24 @@ def test_a_shared_folder_is_seen_read_only_with_what_it_holds_by_now(make: Make)
         assert b"Read-only" in sandbox.exec(["touch", f"{shared.inside}/new"]).stderr
 
 
+def test_an_engine_that_sees_other_files_than_we_do_shares_none(make: Make, tmp_path: Path) -> None:
+    environment = make()
+    assert environment.shared_folder("cache") is not None
+    shutil.rmtree(tmp_path / "data" / "shared")
+    with opened(environment) as sandbox:
+        assert sandbox.exec(["true"]).exit_code == 0
+        assert environment.shared_folder("cache") is None
+
+
+def test_a_data_directory_that_cannot_be_used_is_no_trouble_of_the_daemon(
+    make: Make, tmp_path: Path
+) -> None:
+    (tmp_path / "data").touch()
+    for options in ({}, {"max_open": 1}):
+        with pytest.raises(EnvironmentUnavailable, match="--pinchbench-data-dir"):
+            make(options=options).open("task_no_data", labels={}, lifetime=60)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -399,6 +418,7 @@ def test_a_shared_folder_is_seen_read_only_with_what_it_holds_by_now(make: Make)
         ({"cpus": True}, "options.cpus must be a number"),
         ({"pull": "allways"}, "missing, always, never, did you mean 'always'?"),
         ({"read_only": "yes"}, "options.read_only must be true or false"),
+        ({"volumes": ["/data"]}, "options.volumes must list HOST_PATH_OR_VOLUME:/PATH"),
         ({"extra_hosts": ["no-address"]}, "options.extra_hosts must map names to addresses"),
         ({"max_open": 0}, "options.max_open must be a whole number above 0"),
     ],

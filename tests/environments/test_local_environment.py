@@ -155,6 +155,12 @@ def test_options_are_refused(make: Make) -> None:
         make(options={"cpus": 2})
 
 
+def test_an_image_is_refused_unless_it_is_the_ini_files_for_other_runs(make: Make) -> None:
+    with pytest.raises(SettingsError, match="--pinchbench-image: the local environment has no"):
+        make(image="foo", origins={"image": "--pinchbench-image"})
+    make(image="foo", origins={"image": "pytest.ini (pinchbench_image)"})
+
+
 def test_without_a_workspace_root_a_temporary_folder_of_the_user_is_used(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

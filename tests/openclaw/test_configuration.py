@@ -161,6 +161,27 @@ def test_the_users_own_variable_is_passed_on_where_no_key_is_given(
     assert config.variables(settings, None, "/state")["OPENAI_API_KEY"] == "the user's"
 
 
+@pytest.mark.parametrize(
+    ("model", "variable"),
+    [
+        ("google/gemini-x", "GOOGLE_API_KEY"),
+        ("anthropic/claude-x", "ANTHROPIC_OAUTH_TOKEN"),
+        ("huggingface/x", "HUGGINGFACE_HUB_TOKEN"),
+    ],
+)
+def test_the_other_variable_of_a_provider_is_passed_on_too(
+    settings_for: Callable[..., Settings],
+    monkeypatch: pytest.MonkeyPatch,
+    model: str,
+    variable: str,
+) -> None:
+    settings = settings_for(f"--model={model}")
+    settings = replace(settings, model=replace(settings.model, api_key=None))
+    monkeypatch.setenv(variable, "the user's")
+    assert config.variables(settings, None, "/state")[variable] == "the user's"
+    assert config.missing_key(settings) is None
+
+
 def test_a_server_without_keys_gets_a_word_in_its_place(
     settings_for: Callable[..., Settings],
 ) -> None:

@@ -13,7 +13,7 @@ from harness_attempts import KEY, Attempt, make_task
 from stand_in import StandIn
 
 from pytest_pinchbench.harnesses import find_harness
-from pytest_pinchbench.issues import HarnessUnavailable
+from pytest_pinchbench.issues import HarnessUnavailable, SettingsError
 from pytest_pinchbench.openclaw import OpenClawHarness
 from pytest_pinchbench.options import Settings
 from pytest_pinchbench.tasks import Prompt
@@ -198,11 +198,63 @@ def test_a_program_that_does_not_run_says_why(
         attempt(stand_in_harness, make_task("hello"))
 
 
-def _harness(settings_for: Callable[..., Settings], stand_in: StandIn) -> OpenClawHarness:
+@pytest.mark.parametrize("strategy", ["auto", "install_if_missing"])
+def test_a_program_that_is_named_is_the_one_that_runs(
+    settings_for: Callable[..., Settings], stand_in: StandIn, attempt: RunAttempt, strategy: str
+) -> None:
+    done = attempt(_harness(settings_for, stand_in, strategy), make_task("hello"))
+    assert done.run.final_answer == "ok: hello"
+
+
+@pytest.mark.parametrize("strategy", ["install_always", "upload"])
+def test_a_program_that_is_named_beside_an_install_is_refused(
+    settings_for: Callable[..., Settings], stand_in: StandIn, strategy: str
+) -> None:
+    with pytest.raises(SettingsError, match=f"openclaw-binary .* {strategy} brings another"):
+        _harness(settings_for, stand_in, strategy)
+
+
+def test_a_data_directory_that_cannot_be_used_is_one_clear_error(
+    settings_for: Callable[..., Settings], attempt: RunAttempt, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    options = ["--model-base-url=http://127.0.0.1:9/v1", f"--data-dir={tmp_path}/file/data"]
+    harness = OpenClawHarness(
+        settings_for(*(option.replace("--", "--pinchbench-", 1) for option in options))
+    )
+    with pytest.raises(HarnessUnavailable, match="--pinchbench-data-dir names another"):
+        attempt(harness, make_task("hello"))
+
+
+def test_a_missing_key_is_found_before_anything_is_installed(
+    settings_for: Callable[..., Settings], attempt: RunAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GEMINI_API_KEY", raising=False)
+    monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
+    settings = settings_for("--model=google/gemini-x")
+    settings = replace(settings, model=replace(settings.model, api_key=None))
+    with pytest.raises(HarnessUnavailable, match="set GEMINI_API_KEY or GOOGLE_API_KEY"):
+        attempt(OpenClawHarness(settings), make_task("hello"))
+
+
+def test_a_provider_that_may_need_no_key_is_tried(
+    settings_for: Callable[..., Settings], stand_in: StandIn, attempt: RunAttempt
+) -> None:
+    settings = settings_for("--model=some/model", f"--pinchbench-openclaw-binary={stand_in.path}")
+    harness = OpenClawHarness(replace(settings, model=replace(settings.model, api_key=None)))
+    told: list[str] = []
+    harness.say = told.append
+    assert attempt(harness, make_task("hello")).run.final_answer == "ok: hello"
+    assert told[0].startswith("no key for some/model: set SOME_API_KEY")
+
+
+def _harness(
+    settings_for: Callable[..., Settings], stand_in: StandIn, strategy: str = "preinstalled"
+) -> OpenClawHarness:
     return OpenClawHarness(
         settings_for(
             "--pinchbench-model-base-url=http://127.0.0.1:9/v1",
-            "--pinchbench-openclaw-install=preinstalled",
+            f"--pinchbench-openclaw-install={strategy}",
             f"--pinchbench-openclaw-binary={stand_in.path}",
         )
     )
