@@ -24,6 +24,8 @@ from pytest_pinchbench.issues import RUN_ENDERS, Issue, PinchBenchError
 from pytest_pinchbench.workspace import Workspace
 
 if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
     from pytest_pinchbench.grading import Grade
     from pytest_pinchbench.redaction import Redactor
     from pytest_pinchbench.tasks import Task
@@ -290,6 +292,7 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock: BaseFileLock | None = None
 
     @classmethod
     def new(cls, results_dir: Path, model_id: str) -> RunDirectory:
@@ -429,8 +432,33 @@ class RunDirectory:
         """Whether that which is done once has ended the run."""
         return bool(read_json(self.path / ".once" / f"{name}.json"))
 
+    def hold(self) -> None:
+        """Until :meth:`finish`, or the end of this process, no other can hold the directory.
+
+        Raises ``PinchBenchError`` when another one does: both would pay for the same attempts.
+        """
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self.path / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise PinchBenchError(
+                f"{self.path} belongs to a run that is still going on; wait for its end"
+            ) from None
+        self._lock = lock
+        self._clean()  # a killed run may have left something
+
     def finish(self) -> None:
         """Remove what only the running processes needed."""
+        self._clean()
+        if self._lock is not None:
+            with contextlib.suppress(OSError):
+                (self.path / ".lock").unlink()
+            self._lock.release()
+            self._lock = None
+
+    def _clean(self) -> None:
         with contextlib.suppress(OSError):
             for path in (self.path / ".once").iterdir():
                 path.unlink()

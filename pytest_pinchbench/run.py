@@ -148,9 +148,12 @@ class Run:
             return run
         run.baselines = read_baselines(settings, here)
         if settings.resume is not None:
-            run._go_on(RunDirectory(Path(settings.resume)))
+            directory = RunDirectory(Path(settings.resume))
+            run._go_on(directory)
         else:
-            run.directory = RunDirectory.new(results_dir, run.model_id)
+            directory = RunDirectory.new(results_dir, run.model_id)
+        directory.hold()
+        run.directory = directory
         return run
 
     @classmethod
@@ -185,10 +188,8 @@ class Run:
             self.description(),
             f"To grade the work of its agents like this: --pinchbench-regrade {directory.path}",
         )
-        self.directory = directory
         self.run_id = earlier["run_id"]
         self._seconds_before = wall_seconds_of(directory.path) or 0.0
-        directory.finish()  # what a killed run left of itself
 
     def find_arguments(self) -> None:
         """Point pytest at the suite where the command line names no path, and at the file of

@@ -229,14 +229,6 @@ class XdistHooks:
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput["pinchbench"] = self.run.for_worker()
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """A run that is stopped says why as it does without workers, where pytest has its own
-        exception hide the name of its module.
-        """
-        if excinfo.type.__module__ == "xdist.dsession":
-            excinfo.type.__module__ = "builtins"
-
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         if not self.run.selected:
             self.run.select(ids)

@@ -10,7 +10,7 @@ import pytest
 from records import make_run, record, result
 
 from pytest_pinchbench.harnesses import Usage, sum_usage
-from pytest_pinchbench.issues import EndpointUnusable, Issue, SandboxFailure
+from pytest_pinchbench.issues import EndpointUnusable, Issue, PinchBenchError, SandboxFailure
 from pytest_pinchbench.results import (
     RunDirectory,
     WorkMissing,
@@ -225,3 +225,14 @@ def test_a_leftover_of_a_killed_process_of_the_same_number_is_in_nobodys_way(tmp
     (tmp_path / f".x.json.{os.getpid()}.tmp").write_text("half of")
     write_json(tmp_path / "x.json", {"whole": True})
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_a_directory_belongs_to_one_running_run(tmp_path):
+    first, second = RunDirectory(tmp_path), RunDirectory(tmp_path)
+    first.hold()
+    with pytest.raises(PinchBenchError, match="belongs to a run that is still going on"):
+        second.hold()
+    first.finish()
+    second.hold()
+    second.finish()
+    assert list(tmp_path.iterdir()) == []

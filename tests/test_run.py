@@ -257,8 +257,9 @@ def test_xfail_and_skip_are_pytests_own_words(pytester, project, run):
         pytester,
         """
         def pytest_collection_modifyitems(items):
-            items[0].add_marker(pytest.mark.xfail)
-            items[1].add_marker(pytest.mark.xfail)
+            for item in items:
+                if item.name != "task_c":
+                    item.add_marker(pytest.mark.xfail)
         """,
     )
     run("-v").assert_outcomes(xfailed=1, xpassed=1, failed=1)
@@ -541,10 +542,9 @@ def test_a_sanity_task_that_scores_nothing_stops_the_run(pytester, project, run,
         [
             "To go on * --pinchbench-resume *",
             "            --pinchbench-keep-going, or the sanity task stops it again",
-            "!* Interrupted: the sanity task task_z_sanity scored 0*",
+            "!*Interrupted: the sanity task task_z_sanity scored 0*",
         ]
     )
-    result.stdout.no_fnmatch_line("*xdist.dsession*")
     assert result.parseoutcomes()["failed"] == 1
     assert "error" not in result.parseoutcomes()
     assert "errors" not in result.parseoutcomes()
