@@ -9,12 +9,12 @@ import json
 import os
 import sys
 import textwrap
-import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 from suites import task_text
+from waiting import wait_until
 
 GOOD = "echo yes > made.txt; echo done"
 HALF = "echo no > made.txt; echo done"
@@ -485,10 +485,3 @@ def running_in(folder):
             if inside and process.name != str(os.getpid()):
                 found.append(process.name)
     return found
-
-
-def wait_until(condition, seconds=60.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
