@@ -28,6 +28,7 @@ def git(folder: Path, *arguments: str) -> str:
     done = subprocess.run(
         ["git", "-c", "user.name=x", "-c", "user.email=x@example.com", *arguments],
         cwd=folder,
+        env={**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"},
         check=True,
         capture_output=True,
         text=True,
