@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 
 import pytest
 from judging import KEY, VERDICT, JudgeServer, Reply, chat
@@ -14,7 +15,6 @@ CHECKED = Reply(chat("ok"))  # what the one tiny request before the first task i
 
 @pytest.fixture
 def judge(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("JUDGE_MODEL_API_KEY", KEY)
     server = JudgeServer()
     yield server
@@ -180,10 +180,15 @@ def test_a_shortfall_shows_the_judges_notes(project, judged):
     result.stdout.fnmatch_lines(["score 0.700, pass mark 1", "  quality  0.500", "  notes: Fair."])
 
 
-def test_the_judges_key_is_nowhere(pytester, project, judged):
-    project({"task_b": "env; cat /proc/*/cmdline"}, task_b={"grading_type": "llm_judge"})
+def test_the_judges_key_is_nowhere(pytester, project, judged, judge, monkeypatch):
+    key = secrets.token_hex(16)  # of no other test that runs beside this one
+    monkeypatch.setenv("JUDGE_MODEL_API_KEY", key)
+    # some process ends while it is looked at, which is no failure
+    project({"task_b": "env; cat /proc/*/cmdline; true"}, task_b={"grading_type": "llm_judge"})
     result = judged("--junitxml=junit.xml", "--json-report", "-vv")
-    assert KEY not in result.stdout.str()
+    result.assert_outcomes(failed=1)
+    assert judge.requests[-1].headers["authorization"] == f"Bearer {key}"
+    assert key not in result.stdout.str()
     for path in pytester.path.rglob("*"):
         if path.is_file():
-            assert KEY.encode() not in path.read_bytes(), path
+            assert key.encode() not in path.read_bytes(), path
