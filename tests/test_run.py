@@ -132,20 +132,26 @@ def test_reports_of_the_ecosystem_have_the_scores(pytester, project, run):
 
 
 def test_an_agent_out_of_time_is_graded_on_what_is_there(pytester, project, run):
-    project({"task_a": f"{GOOD}; sleep 60"}, task_a={"timeout_seconds": 1})
-    result = run()
-    result.stdout.fnmatch_lines(["task_a * 1.000  yes *", "    ERROR: stopped after 1 s"])
-    record = records(pytester)["task_a"]
+    for seconds in (1, 10, 100):  # so many that it gets to its sleep
+        project({"task_a": f"{GOOD}; sleep 600"}, task_a={"timeout_seconds": seconds})
+        result = run()
+        record = records(pytester)["task_a"]
+        if record["final_answer"]:
+            break
+    line = f"    ERROR: stopped after {seconds} s"
+    result.stdout.fnmatch_lines(["task_a * 1.000  yes *", line])
     assert record["timed_out"] is True
-    assert record["seconds"]["run"] < 10
+    assert record["seconds"]["run"] < 500
 
 
 def test_a_background_writer_is_gone_when_grading_starts(pytester, project, run):
-    project({"task_a": f"setsid sh -c 'sleep 2; echo yes > made.txt' & {HALF}"})
+    writer = "until test -e graded; do sleep 0.05; done; echo yes > made.txt"
+    project({"task_a": f"setsid sh -c '{writer}' & {HALF}"})
     check = (
         "def grade(transcript, workspace_path):\n"
         "    import time, pathlib\n"
-        "    time.sleep(3)\n"
+        "    pathlib.Path('graded').touch()\n"
+        "    time.sleep(1)\n"
         "    return {'no': float(pathlib.Path('made.txt').read_text() == 'no\\n')}\n"
     )
     (pytester.path / "skill" / "tasks" / "task_a.md").write_text(task_text("task_a", check=check))
