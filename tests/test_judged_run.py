@@ -147,6 +147,19 @@ def test_a_shortfall_shows_what_each_part_of_a_hybrid_gave_and_its_weight(projec
     )
 
 
+def test_the_judges_price_is_part_of_the_cost_and_of_the_budget(project, judged, judge):
+    tasks = ("task_a", "task_b", "task_c")
+    judging = {task: {"grading_type": "llm_judge"} for task in tasks}
+    project(dict.fromkeys(tasks, GOOD), cost=0.1, **judging)
+    verdict = chat(json.dumps(VERDICT))
+    verdict["usage"]["cost"] = 0.3
+    judge.replies = [CHECKED, Reply(verdict)]
+    result = judged("--pinchbench-budget-usd=0.5")
+    result.stdout.fnmatch_lines(
+        ["task_c * not run", "Cost * $0.8000", "*the budget of $0.5 is used up: $0.8000 spent*"]
+    )
+
+
 def test_a_wrong_judge_key_stops_the_run_before_the_first_agent(pytester, project, judged, judge):
     log = pytester.path / "ran.log"
     project({"task_a": f"echo x >> {log}", "task_b": GOOD}, task_b={"grading_type": "llm_judge"})

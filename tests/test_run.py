@@ -7,12 +7,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sys
 import textwrap
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+from outcomes import assert_no_traceback
 from suites import task_text
 from waiting import wait_until
 
@@ -46,7 +48,7 @@ def test_a_full_score_passes_a_shortfall_fails_and_a_crash_is_an_error(pytester,
             "To go on    the same command with --pinchbench-resume pinchbench-results/lab-m/*",
         ]
     )
-    result.stdout.no_fnmatch_line("*Traceback*")
+    assert_no_traceback(result)
     assert {task: one["metrics"]["score"] for task, one in records(pytester).items()} == {
         "task_a": 1.0,
         "task_b": 0.5,
@@ -142,6 +144,12 @@ def test_an_agent_out_of_time_is_graded_on_what_is_there(pytester, project, run)
     result.stdout.fnmatch_lines(["task_a * 1.000  yes *", line])
     assert record["timed_out"] is True
     assert record["seconds"]["run"] < 500
+
+
+def test_the_time_an_agent_has_is_the_tasks_by_the_multiplier(project, run):
+    project({"task_a": "sleep 600"}, task_a={"timeout_seconds": 10})
+    result = run("--pinchbench-timeout-multiplier", "0.05")
+    result.stdout.fnmatch_lines(["    ERROR: stopped after 0.5 s"])
 
 
 def test_a_background_writer_is_gone_when_grading_starts(pytester, project, run):
@@ -422,7 +430,7 @@ def test_no_docker_is_one_clear_error_for_the_whole_run(project, run, monkeypatc
     result = run("--pinchbench-env", "docker")
     result.stdout.fnmatch_lines(["*--pinchbench-env local*"])
     result.assert_outcomes(errors=1)
-    result.stdout.no_fnmatch_line("*Traceback*")
+    assert_no_traceback(result)
 
 
 def test_the_recipe_is_shown_without_running_anything(pytester):
@@ -480,6 +488,40 @@ def test_a_run_killed_in_the_middle_is_resumed_and_ends_as_if_it_had_not_been(
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(["*2 of 4 attempts have a valid result*", "Mean score  0.750*"])
     assert log.read_text().count("a") == 2
+
+
+IN_A_WORKER = """
+def pytest_collection_finish(session):
+    if hasattr(session.config, "workerinput"):
+        import ctypes, pathlib
+        number = ctypes.c_int()
+        ctypes.CDLL(None).prctl(2, ctypes.byref(number))  # PR_GET_PDEATHSIG
+        pathlib.Path("ends-with").write_text(str(number.value))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can do that")
+def test_a_worker_ends_with_its_controller(pytester, project, run):
+    project({"task_a": GOOD})
+    with (pytester.path / "conftest.py").open("a") as conftest:
+        conftest.write(IN_A_WORKER)
+    run("-n", "1").assert_outcomes(passed=1)
+    assert (pytester.path / "ends-with").read_text() == str(int(signal.SIGTERM))
+
+
+@pytest.mark.parametrize(("given", "chunk"), [([], 1), (["--maxschedchunk=3"], 3)])
+def test_workers_get_tasks_one_by_one_unless_they_are_asked_for_otherwise(
+    pytester, project, given, chunk
+):
+    class Spy:
+        def pytest_sessionfinish(self, session):
+            self.chunk = session.config.option.maxschedchunk
+
+    project({"task_a": GOOD})
+    spy = Spy()
+    options = ["--pinchbench", "--model=lab/m", "--pinchbench-env=local", "-n1", *given]
+    pytester.inline_run(*options, plugins=[spy])
+    assert spy.chunk == chunk
 
 
 def running_in(folder):
