@@ -19,7 +19,7 @@ def check(
     body: str,
     *,
     transcript: Any = (),
-    check_timeout: float = 30.0,
+    check_timeout: float = 120.0,
 ) -> Grade:
     """Grade with ``body`` as the inside of ``grade``."""
     lines = "".join(f"    {line}\n" for line in body.splitlines())

@@ -23,7 +23,7 @@ BROKEN = "def grade(transcript, workspace_path):\n    raise OSError('no')\n"
 
 def run(sandbox: Sandbox, workspace: Path, judge: ModelSpec | None, **changes: Any) -> Grade:
     names = ("judge_timeout", "timeout", "check_timeout", "previous", "transcript_limit")
-    given: dict[str, Any] = {"judge_timeout": 20.0}
+    given: dict[str, Any] = {"judge_timeout": 120.0}
     given.update({name: changes.pop(name) for name in names if name in changes})
     transcript = changes.pop("transcript", [])
     task = make_task(changes.pop("checks", HALF), **changes)
@@ -232,9 +232,9 @@ def test_the_evaluation_deadline_stops_judge_and_checks(
     released.set()
     assert codes(result) == ["FATAL judge_timeout"]
     hang = "def grade(transcript, workspace_path):\n    while True: pass\n"
-    result = run(sandbox, workspace, None, checks=hang, timeout=1.0)
+    result = run(sandbox, workspace, None, checks=hang, timeout=1.0, check_timeout=1000.0)
     assert codes(result) == ["ERROR check_timeout"]
-    assert result.seconds < 20
+    assert result.seconds < 500
 
 
 class Watched:
