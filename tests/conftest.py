@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import suites
 import yaml  # noqa: F401
+from surroundings import foreign_variables
 
 # Imported before pytester takes note of what is: a module that pytester throws out and that is
 # then imported once more exists twice, which parts written in C or Rust do not survive.
@@ -32,6 +33,16 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"skipped, but required here: {report.longrepr}"
     return report
+
+
+@pytest.fixture(autouse=True)
+def _clean_surroundings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    installs = request.node.get_closest_marker("openclaw")
+    for name in list(foreign_variables()):
+        if not (installs and name.lower().endswith("_proxy")):  # npm may need its proxy
+            monkeypatch.delenv(name)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "127.0.0.1,localhost", prepend=",")
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ class ShellAgent:
             issues = (Issue("ERROR", "agent_timeout", f"stopped after {timeout:g} s"),)
         elif done.exit_code:
             issues = (Issue("FATAL", "agent_exit", f"the agent ended with {done.exit_code}"),)
-        said = done.stdout.decode()
+        said = done.stdout.decode(errors="replace")
         return AgentRun(
             transcript=(
                 message("user", task.prompt),
@@ -45,7 +45,7 @@ class ShellAgent:
             timed_out=done.timed_out,
             execution_time=done.seconds,
             stdout=said,
-            stderr=done.stderr.decode(),
+            stderr=done.stderr.decode(errors="replace"),
             version="1",
             issues=issues,
         )

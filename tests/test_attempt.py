@@ -64,6 +64,7 @@ def attempt(tmp_path, pytester):
             sleep=sleep,
         )
         result = run_attempt(make_task("task_a", automated_checks=CHECK, **task), 1, setup)
+        assert list((tmp_path / "sandboxes").rglob("workspace")) == []  # every one is closed
         return result.record, log.read_text().count("x")
 
     return run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 
 import pytest
 from judging import KEY, VERDICT, JudgeServer, Reply, chat
@@ -14,7 +15,6 @@ CHECKED = Reply(chat("ok"))  # what the one tiny request before the first task i
 
 @pytest.fixture
 def judge(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("JUDGE_MODEL_API_KEY", KEY)
     server = JudgeServer()
     yield server
@@ -147,6 +147,19 @@ def test_a_shortfall_shows_what_each_part_of_a_hybrid_gave_and_its_weight(projec
     )
 
 
+def test_the_judges_price_is_part_of_the_cost_and_of_the_budget(project, judged, judge):
+    tasks = ("task_a", "task_b", "task_c")
+    judging = {task: {"grading_type": "llm_judge"} for task in tasks}
+    project(dict.fromkeys(tasks, GOOD), cost=0.1, **judging)
+    verdict = chat(json.dumps(VERDICT))
+    verdict["usage"]["cost"] = 0.3
+    judge.replies = [CHECKED, Reply(verdict)]
+    result = judged("--pinchbench-budget-usd=0.5")
+    result.stdout.fnmatch_lines(
+        ["task_c * not run", "Cost * $0.8000", "*the budget of $0.5 is used up: $0.8000 spent*"]
+    )
+
+
 def test_a_wrong_judge_key_stops_the_run_before_the_first_agent(pytester, project, judged, judge):
     log = pytester.path / "ran.log"
     project({"task_a": f"echo x >> {log}", "task_b": GOOD}, task_b={"grading_type": "llm_judge"})
@@ -180,10 +193,15 @@ def test_a_shortfall_shows_the_judges_notes(project, judged):
     result.stdout.fnmatch_lines(["score 0.700, pass mark 1", "  quality  0.500", "  notes: Fair."])
 
 
-def test_the_judges_key_is_nowhere(pytester, project, judged):
-    project({"task_b": "env; cat /proc/*/cmdline"}, task_b={"grading_type": "llm_judge"})
+def test_the_judges_key_is_nowhere(pytester, project, judged, judge, monkeypatch):
+    key = secrets.token_hex(16)  # of no other test that runs beside this one
+    monkeypatch.setenv("JUDGE_MODEL_API_KEY", key)
+    # some process ends while it is looked at, which is no failure
+    project({"task_b": "env; cat /proc/*/cmdline; true"}, task_b={"grading_type": "llm_judge"})
     result = judged("--junitxml=junit.xml", "--json-report", "-vv")
-    assert KEY not in result.stdout.str()
+    result.assert_outcomes(failed=1)
+    assert judge.requests[-1].headers["authorization"] == f"Bearer {key}"
+    assert key not in result.stdout.str()
     for path in pytester.path.rglob("*"):
         if path.is_file():
-            assert KEY.encode() not in path.read_bytes(), path
+            assert key.encode() not in path.read_bytes(), path

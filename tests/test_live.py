@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 
 import pytest
 
+from pytest_pinchbench import live as live_module
 from pytest_pinchbench.live import Live, _StatusLine
 
 
@@ -70,7 +72,8 @@ def test_output_goes_on_where_it_was_when_the_status_is_taken_away(screen):
     assert [line.rstrip() for line in screen.lines()] == ["header", "tasks/a.md .F", "next"]
 
 
-def test_the_line_says_what_runs_and_what_came_out(screen):
+def test_the_line_says_what_runs_and_what_came_out(screen, monkeypatch):
+    monkeypatch.setattr(live_module, "time", SimpleNamespace(monotonic=lambda: 100.0))
     live = Live(Reporter(screen), total=lambda: 3)
     live.started("tasks/a.md::task_a")
     live.scored(0.5, 0.01)

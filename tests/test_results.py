@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -31,6 +33,22 @@ def test_a_record_is_found_again_as_it_was_written(tmp_path):
     assert directory.read("task_00_hello", 1) == written.record
     assert directory.records() == [written.record]
     assert json.loads((folder / "transcript.jsonl").read_text())["type"] == "message"
+
+
+def test_a_write_that_fails_in_the_middle_leaves_the_old_file_and_nothing_beside_it(tmp_path):
+    path = tmp_path / "result.json"
+    path.write_bytes(b"old")
+    program = (
+        "import resource, sys\n"
+        "from pathlib import Path\n"
+        "from pytest_pinchbench.results import write_atomically\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # like a full disk\n"
+        "write_atomically(Path(sys.argv[1]), bytes(10_000))\n"
+    )
+    failed = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True)
+    assert "File too large" in failed.stderr
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_two_runs_of_one_second_have_directories_of_their_own(tmp_path):

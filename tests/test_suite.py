@@ -17,7 +17,13 @@ import pytest
 from settings_of import settings_of
 
 from pytest_pinchbench.issues import SuiteError
-from pytest_pinchbench.suite import load_suite, resolve_skill_dir, select, suite_commit
+from pytest_pinchbench.suite import (
+    _Clone,
+    load_suite,
+    resolve_skill_dir,
+    select,
+    suite_commit,
+)
 
 pytest_plugins = ("pytester",)
 
@@ -28,6 +34,7 @@ def git(folder: Path, *arguments: str) -> str:
     done = subprocess.run(
         ["git", "-c", "user.name=x", "-c", "user.email=x@example.com", *arguments],
         cwd=folder,
+        env={**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"},
         check=True,
         capture_output=True,
         text=True,
@@ -334,6 +341,20 @@ def test_an_interrupted_clone_is_neither_taken_for_a_good_one_nor_left(fetch: Fe
     root = fetch()
     assert [task.id for task in load_suite(root).tasks] == ["task_a", "task_v1_1_0"]
     assert list(fetch.data_dir.rglob("task_a.md")) == [root / "tasks" / "task_a.md"]
+
+
+def test_a_clone_is_put_in_its_place_in_one_step(
+    fetch: Fetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clone = _Clone._clone
+    made: list[int] = []
+
+    def noted(self: _Clone, new: Path) -> None:
+        clone(self, new)
+        made.append(new.stat().st_ino)
+
+    monkeypatch.setattr(_Clone, "_clone", noted)
+    assert [fetch().stat().st_ino] == made  # moved, and not copied file by file
 
 
 def test_runs_that_start_together_get_one_clone(fetch: Fetch) -> None:

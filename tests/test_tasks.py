@@ -439,4 +439,4 @@ def test_a_thousand_tasks_load_in_seconds(load: Load, tmp_path: Path) -> None:
     began = time.process_time()
     for _ in range(100):
         load_task(tmp_path / "tasks" / "task_a.md")
-    assert time.process_time() - began < 0.3
+    assert time.process_time() - began < 1.0  # 0.05 measured

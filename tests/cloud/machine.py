@@ -107,6 +107,8 @@ class Script(Generic[Fault]):
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.came: list[float] = []
+        """When each of them came."""
         self._lock = threading.Lock()
         self._faults: list[tuple[str, Fault, Callable[[Any], bool]]] = []
 
@@ -122,10 +124,15 @@ class Script(Generic[Fault]):
     def count(self, operation: str) -> int:
         return self.calls.count(operation)
 
+    def times(self, operation: str) -> list[float]:
+        """When each call of this operation came."""
+        return [at for at, name in zip(self.came, self.calls, strict=True) if name == operation]
+
     def next_fault(self, operation: str, request: Any = None) -> Fault | None:
         """Note the call, and take the first fault that fits it."""
         with self._lock:
             self.calls.append(operation)
+            self.came.append(time.monotonic())
             for index, (name, fault, when) in enumerate(self._faults):
                 if name == operation and when(request):
                     del self._faults[index]
@@ -136,4 +143,5 @@ class Script(Generic[Fault]):
         """Forget calls and faults."""
         with self._lock:
             self.calls.clear()
+            self.came.clear()
             self._faults.clear()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from pytest_pinchbench.environments import cloud as cloud_module
 from pytest_pinchbench.environments import daytona as daytona_module
@@ -80,16 +82,22 @@ def test_an_account_that_stays_full_fails_the_attempt_and_names_the_option(
 
 
 def test_a_command_outlives_the_requests_that_wait_for_it(
-    daytona: Cloud, monkeypatch: pytest.MonkeyPatch
+    daytona: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     sandbox = daytona.open()
     monkeypatch.setattr(daytona_module, "LONG_POLL", 0.2)
+    gate = tmp_path / "gate"
+    wait = f"until test -e {gate}; do sleep 0.05; done; cat"
     before = daytona.count("run")
 
-    result = sandbox.exec(["sh", "-c", "sleep 1.5; cat"], stdin=b"late")
+    with ThreadPoolExecutor() as pool:
+        command = pool.submit(sandbox.exec, ["sh", "-c", wait], stdin=b"late")
+        try:
+            wait_until(lambda: daytona.count("run") - before > 2)
+        finally:
+            gate.touch()
 
-    assert result.stdout == b"late"
-    assert daytona.count("run") - before > 2
+    assert command.result().stdout == b"late"
 
 
 def test_a_download_that_is_cut_off_is_repeated(daytona: Cloud) -> None:
@@ -166,5 +174,5 @@ def test_what_hides_from_the_cookie_is_stopped_through_its_keeper(daytona: Cloud
 def is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except OSError:  # gone before it was opened, or after
         return False

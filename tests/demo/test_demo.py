@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import urllib.error
 import urllib.request
@@ -138,9 +139,9 @@ def test_the_endpoint_answers_the_run_and_nobody_else(collect: Callable[..., Spy
 
 
 def test_the_endpoint_ends_with_the_run(settings: Callable[..., Settings]) -> None:
-    url = settings().model.base_url
-    with pytest.raises(urllib.error.URLError, match="refused"):
-        models(url, None)
+    model = settings().model
+    with contextlib.suppress(OSError):  # refused; or by now the port is another program's
+        assert models(model.base_url, model.api_key) != 200
 
 
 @pytest.fixture

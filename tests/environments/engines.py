@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from probe import wait_until
+from waiting import wait_until
 
 Engine = Callable[[str], contextlib.AbstractContextManager[tuple[str, subprocess.Popen[bytes]]]]
 
@@ -78,7 +78,7 @@ def _serving(
             return subprocess.run(asked, capture_output=True).returncode == 0
 
         try:
-            wait_until(answers)
+            wait_until(answers, seconds=120)
             yield engine
         finally:
             engine.terminate()

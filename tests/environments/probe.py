@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable
 
-from pytest_pinchbench.environments import Sandbox
+from pytest_pinchbench.environments import ExecResult, Sandbox
 
 _numbers = itertools.count()
 
@@ -48,8 +48,16 @@ print(found)
     return int(sandbox.exec(python(sandbox, program)).stdout)
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "it did not happen"
-        time.sleep(0.02)
+def timed_out_after(output: bytes, run: Callable[[float], ExecResult]) -> ExecResult:
+    """What ``run(timeout)`` has when its time is up, with time enough to have said ``output``.
+
+    How long that takes is the machine's matter: a short timeout first, then longer ones.
+    """
+    for timeout in (1.0, 10.0, 60.0):
+        result = run(timeout)
+        if result.stdout == output:
+            break
+    assert result.timed_out
+    assert result.stdout == output
+    assert timeout <= result.seconds < timeout + 100  # what runs sleeps 1000 s
+    return result

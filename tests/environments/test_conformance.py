@@ -14,9 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from probe import count, is_running, long_sleep, python, sh, wait_until
+from probe import count, is_running, long_sleep, python, sh, timed_out_after
+from waiting import wait_until
 
-from pytest_pinchbench.environments import Environment, Sandbox
+from pytest_pinchbench.environments import Environment, ExecResult, Sandbox
 from pytest_pinchbench.issues import SandboxFailure
 
 MB = 1 << 20
@@ -124,11 +125,11 @@ def test_standard_input_of_10_mb_arrives_whole(sandbox: Sandbox) -> None:
 
 
 def test_standard_input_ends_where_none_is_given(sandbox: Sandbox) -> None:
-    assert sandbox.exec(["cat"], timeout=30).exit_code == 0
+    assert sandbox.exec(["cat"], timeout=120).exit_code == 0
 
 
 def test_a_command_that_does_not_read_its_input_is_not_held_up(sandbox: Sandbox) -> None:
-    result = sandbox.exec(sh("exec <&-; echo done"), stdin=bytes(10 * MB), timeout=30)
+    result = sandbox.exec(sh("exec <&-; echo done"), stdin=bytes(10 * MB), timeout=120)
 
     assert (result.stdout, result.exit_code) == (b"done\n", 0)
 
@@ -166,7 +167,7 @@ def test_what_looks_like_the_end_of_a_command_is_output(sandbox: Sandbox) -> Non
 
 
 def test_a_broken_pipe_ends_a_command_as_it_does_everywhere(sandbox: Sandbox) -> None:
-    result = sandbox.exec(sh("yes | head -1; trap - INT; kill -INT $$"), timeout=30)
+    result = sandbox.exec(sh("yes | head -1; trap - INT; kill -INT $$"), timeout=120)
 
     assert result.stdout == b"y\n"
     assert result.exit_code == -signal.SIGINT
@@ -176,20 +177,20 @@ def test_a_broken_pipe_ends_a_command_as_it_does_everywhere(sandbox: Sandbox) ->
 
 
 def test_a_timeout_ends_a_command_on_time_and_keeps_what_it_said(sandbox: Sandbox) -> None:
+    command = sh("echo apart >&2; echo early; sleep 1000; echo late")
     began = time.monotonic()
-    result = sandbox.exec(sh("echo early; echo apart >&2; sleep 1000; echo late"), timeout=1.0)
 
-    assert result.timed_out
-    assert (result.stdout, result.stderr) == (b"early\n", b"apart\n")
-    assert 1.0 <= result.seconds < 3.0
-    assert time.monotonic() - began < 10.0
+    result = timed_out_after(b"early\n", lambda timeout: sandbox.exec(command, timeout=timeout))
+
+    assert result.stderr == b"apart\n"
+    assert time.monotonic() - began < 500
 
 
 def test_a_command_that_ends_before_its_timeout_has_not_timed_out(sandbox: Sandbox) -> None:
     result = sandbox.exec(["sleep", "0.2"], timeout=60)
 
     assert not result.timed_out
-    assert 0.2 <= result.seconds < 10
+    assert 0.2 <= result.seconds < 60
 
 
 DETACHED = {
@@ -216,10 +217,10 @@ def detached_sleeps() -> tuple[dict[str, str], str]:
 def test_a_timeout_kills_everything_that_the_command_started(sandbox: Sandbox) -> None:
     sleeps, script = detached_sleeps()
 
-    result = sandbox.exec(sh(f"{script}; sleep 1000"), timeout=3.0)
+    command = sh(f"{script}; sleep 1000")
 
-    assert result.timed_out
-    assert result.stdout == b"ready\n"
+    timed_out_after(b"ready\n", lambda timeout: sandbox.exec(command, timeout=timeout))
+
     assert {way: count(sandbox, sleep) for way, sleep in sleeps.items()} == dict.fromkeys(sleeps, 0)
 
 
@@ -235,15 +236,13 @@ while True:
     os.setsid()
 """
     marker = long_sleep().split()[1]
+    command = sh(f'{sandbox.python} -c "$RUNNER" {marker}; sleep 1000')
 
-    result = sandbox.exec(
-        ["sh", "-c", f'{sandbox.python} -c "$RUNNER" {marker}; sleep 1000'],
-        env={"RUNNER": runner},
-        timeout=1.0,
-    )
+    def run(timeout: float) -> ExecResult:
+        return sandbox.exec(command, env={"RUNNER": runner}, timeout=timeout)
 
-    assert result.timed_out
-    assert result.stdout == b"running\n"
+    timed_out_after(b"running\n", run)
+
     assert sandbox.exec(sh(is_running(marker))).exit_code != 0
 
 
@@ -265,11 +264,12 @@ def test_a_process_that_holds_the_output_open_does_not_hold_up_the_result(
     result = sandbox.exec(sh(f"{long_sleep()} & echo done"), timeout=60)
 
     assert (result.stdout, result.timed_out) == (b"done\n", False)
-    assert result.seconds < 30
+    assert result.seconds < 60
 
 
 def test_a_process_that_writes_without_end_does_not_hold_up_the_result(sandbox: Sandbox) -> None:
-    result = sandbox.exec(sh("yes & echo done; sleep 0.2"), timeout=60)
+    # not `yes`, which in a moment writes more than a busy machine can hold
+    result = sandbox.exec(sh("while :; do echo yes; done & echo done; sleep 0.2"), timeout=60)
 
     assert b"done\n" in result.stdout
     assert not result.timed_out
@@ -278,7 +278,8 @@ def test_a_process_that_writes_without_end_does_not_hold_up_the_result(sandbox: 
 def test_a_process_left_behind_goes_on_until_it_is_stopped(sandbox: Sandbox) -> None:
     beats = f"{sandbox.workspace_root}/beats"
     # it writes to the command's stdout, too, which must not kill it
-    sandbox.exec(sh(f"(while true; do echo b; echo b >> {beats}; sleep 0.02; done) & sleep 0.1"))
+    clock = f"while true; do echo b; echo b >> {beats}; sleep 0.02; done"
+    sandbox.exec(sh(f"({clock}) & until test -s {beats}; do sleep 0.01; done"))
     before = sandbox.read(beats)
     wait_until(lambda: len(sandbox.read(beats)) > len(before))
 
@@ -292,7 +293,8 @@ def test_a_process_left_behind_goes_on_until_it_is_stopped(sandbox: Sandbox) -> 
 def test_stop_processes_kills_everything_that_commands_left_running(sandbox: Sandbox) -> None:
     sleeps, script = detached_sleeps()
     sandbox.exec(sh(script))
-    assert {way: count(sandbox, sleep) for way, sleep in sleeps.items()} == dict.fromkeys(sleeps, 1)
+    # some are seen while they are still the `setsid` or `nohup` before the sleep
+    wait_until(lambda: all(count(sandbox, sleep) == 1 for sleep in sleeps.values()))
 
     sandbox.stop_processes()
 
@@ -307,8 +309,11 @@ def test_stop_processes_has_nothing_to_do_and_does_it_twice(sandbox: Sandbox) ->
 
 
 def test_the_dead_are_buried(sandbox: Sandbox) -> None:
-    orphan = "(setsid sh -c 'echo /proc/$$; sleep 0.1' &)"
-    folders = sandbox.exec(sh(f"{orphan}; {orphan}; {orphan}; sleep 0.05")).stdout.split()
+    said = f"{sandbox.workspace_root}/said"
+    orphan = f"(setsid sh -c 'echo /proc/$$ >> {said}; sleep 0.1' &)"
+    until_all = f"until [ $(cat {said} | wc -l) = 3 ]; do sleep 0.01; done"
+    sandbox.exec(sh(f"touch {said}; {orphan}; {orphan}; {orphan}; {until_all}"))
+    folders = sandbox.read(said).split()
 
     assert len(folders) == 3
     wait_until(lambda: sandbox.exec(["ls", "-d", *map(bytes.decode, folders)]).stdout == b"")
@@ -642,7 +647,7 @@ def test_closing_ends_a_command_that_runs(sandbox: Sandbox) -> None:
         sandbox.close()
 
         with pytest.raises(SandboxFailure):
-            command.result(timeout=30)
+            command.result(timeout=120)
 
 
 def test_an_environment_prepares_and_can_be_used_from_several_threads(

@@ -9,6 +9,7 @@ import http.server
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -24,7 +25,8 @@ from typing import Any
 import engines
 import pytest
 import runner_image
-from probe import long_sleep, python, sh, wait_until
+from probe import long_sleep, python, sh, timed_out_after
+from waiting import wait_until
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, Sandbox
 from pytest_pinchbench.environments.docker import DockerEnvironment
@@ -85,6 +87,11 @@ def docker(*words: str, stdin: str | None = None) -> str:
 
 def inspect(name: str) -> Any:
     return json.loads(docker("inspect", name))[0]
+
+
+def a_name() -> str:
+    """A sandbox's name that no other test on this daemon gives."""
+    return f"task_{secrets.token_hex(4)}"
 
 
 def exists(name: str) -> bool:
@@ -184,11 +191,12 @@ def test_a_read_only_root_has_writable_folders_for_us(make: Make) -> None:
 
 def test_an_image_without_python_is_one_clear_error(make: Make, base: str) -> None:
     image = built(base, "RUN rm -f /usr/bin/python3*")
+    name = a_name()
 
     with pytest.raises(EnvironmentUnavailable, match=r"no python3 .*--pinchbench-env local"):
-        make(image=image).open("task_python", labels={}, lifetime=60)
+        make(image=image).open(name, labels={}, lifetime=60)
 
-    assert docker("ps", "-aq", "--filter", "name=task_python") == ""
+    wait_until(lambda: docker("ps", "-aq", "--filter", f"name={name}") == "")
 
 
 def test_no_image_at_all_says_which_option_names_one(make: Make) -> None:
@@ -344,11 +352,13 @@ def test_more_memory_than_allowed_kills_the_command_and_not_the_sandbox(make: Ma
 
 def test_a_fork_bomb_ends_with_its_command(make: Make) -> None:
     with opened(make(options={"pids_limit": 300})) as sandbox:
-        bomb = "import os\nwhile True:\n try: os.fork()\n except OSError: pass"
-        result = sandbox.exec(python(sandbox, bomb), timeout=1.0)
+        bomb = "import os\nprint('lit', flush=True)\n"
+        bomb += "while True:\n try: os.fork()\n except OSError: pass"
+        lit = python(sandbox, bomb)
+        timed_out_after(b"lit\n", lambda timeout: sandbox.exec(lit, timeout=timeout))
 
-        assert result.timed_out
-        assert sandbox.exec(sh("ls -d /proc/[0-9]* | wc -l")).stdout.strip() < b"9"
+        there = sh("ls -d /proc/[0-9]* | wc -l")
+        wait_until(lambda: int(sandbox.exec(there).stdout) < 9)
 
 
 def test_a_full_disk_is_the_sandboxs_failure(make: Make) -> None:
@@ -434,17 +444,18 @@ def test_options_are_checked_before_anything_runs(
 def test_what_the_daemon_refuses_ends_the_run_with_its_words(
     make: Make, options: dict[str, Any]
 ) -> None:
+    name = a_name()
     with pytest.raises(EnvironmentUnavailable, match="no-such-"):
-        make(options=options).open("task_refused", labels={}, lifetime=60)
+        make(options=options).open(name, labels={}, lifetime=60)
 
-    assert docker("ps", "-aq", "--filter", "name=task_refused") == ""
+    wait_until(lambda: docker("ps", "-aq", "--filter", f"name={name}") == "")
 
 
 def test_no_more_sandboxes_are_open_than_the_recipe_allows(make: Make) -> None:
     environment = make(options={"max_open": 1})
-    first = environment.open("task_one", labels={}, lifetime=60)
+    first = environment.open("task_one", labels={}, lifetime=300)
     with ThreadPoolExecutor() as pool:
-        second = pool.submit(environment.open, "task_two", labels={}, lifetime=60)
+        second = pool.submit(environment.open, "task_two", labels={}, lifetime=300)
         time.sleep(0.5)
         assert not second.done()
 
@@ -476,7 +487,7 @@ def server(host: str) -> Iterator[int]:
 
 
 def fetch(sandbox: Sandbox, url: str) -> bytes:
-    program = f"import urllib.request as u; print(u.urlopen({url!r}, timeout=10).read().decode())"
+    program = f"import urllib.request as u; print(u.urlopen({url!r}, timeout=60).read().decode())"
     return sandbox.exec(python(sandbox, program)).stdout
 
 
@@ -604,8 +615,8 @@ def test_a_container_is_labelled_and_gone_when_its_sandbox_is_closed(make: Make)
 
 
 def test_a_container_goes_by_itself_when_its_lifetime_is_over(make: Make) -> None:
-    with opened(make(), lifetime=2) as sandbox:
-        wait_until(lambda: not exists(sandbox.name))
+    with opened(make(), lifetime=20) as sandbox:
+        wait_until(lambda: not exists(sandbox.name), seconds=120)
 
         with pytest.raises(SandboxFailure):
             sandbox.exec(["true"])
@@ -617,7 +628,8 @@ from pathlib import Path
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe
 from pytest_pinchbench.environments.docker import DockerEnvironment
 recipe = Recipe("r", "docker", image=sys.argv[1])
-environment = DockerEnvironment(EnvironmentSetup(recipe, "killed", Path(sys.argv[2])))
+keep = sys.argv[3] == "keep"
+environment = DockerEnvironment(EnvironmentSetup(recipe, "killed", Path(sys.argv[2]), keep))
 sandbox = environment.open("task_killed", labels={}, lifetime=300)
 sandbox.exec(["sh", "-c", "(setsid sleep 1001 &) ; sleep 1002 & exit 0"])
 print(sandbox.name, flush=True)
@@ -626,27 +638,38 @@ sandbox.exec(["sh", "-c", "(setsid sleep 1003 &) ; sleep 1004"])
 
 
 @pytest.fixture
-def killed_run(base: str, tmp_path: Path) -> Iterator[str]:
-    """The name of the container of a run that was killed in mid-command."""
-    command = [sys.executable, "-c", RUN_THAT_IS_KILLED, base, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        name = process.stdout.readline().strip()
-        wait_until(lambda: "sleep 1004" in docker("top", name))
-        process.kill()
-    yield name
-    subprocess.run(["docker", "rm", "-f", name], capture_output=True)
+def kill_a_run(base: str, tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """Kills a run in mid-command, one that is to ``keep`` or to ``remove``: its container."""
+    killed: list[str] = []
+
+    def kill(then: str) -> str:
+        command = [sys.executable, "-c", RUN_THAT_IS_KILLED, base, str(tmp_path), then]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            name = process.stdout.readline().strip()
+            killed.append(name)
+            wait_until(lambda: "sleep 1004" in docker("top", name))
+            process.kill()
+        return name
+
+    yield kill
+    subprocess.run(["docker", "rm", "-f", *killed], capture_output=True)
 
 
-def test_a_killed_runs_command_ends_with_it(killed_run: str) -> None:
-    wait_until(lambda: "sleep 1003" not in docker("top", killed_run))
-    wait_until(lambda: "sleep 1004" not in docker("top", killed_run))
+def test_a_killed_runs_command_ends_with_it(kill_a_run: Callable[[str], str]) -> None:
+    name = kill_a_run("keep")  # or a test beside this one may remove it as a leftover
+    wait_until(lambda: "sleep 1003" not in docker("top", name))
+    wait_until(lambda: "sleep 1004" not in docker("top", name))
 
 
-def test_the_next_run_removes_the_container_of_a_killed_run(make: Make, killed_run: str) -> None:
+def test_the_next_run_removes_the_container_of_a_killed_run(
+    make: Make, kill_a_run: Callable[[str], str]
+) -> None:
+    name = kill_a_run("remove")
+
     make().prepare()
 
-    wait_until(lambda: not exists(killed_run))
+    wait_until(lambda: not exists(name))
 
 
 def test_the_next_run_leaves_the_containers_of_living_runs_alone(make: Make) -> None:
@@ -659,7 +682,7 @@ def test_the_next_run_leaves_the_containers_of_living_runs_alone(make: Make) -> 
 def test_a_kept_container_stays_without_processes_and_says_how_to_get_in(make: Make) -> None:
     said: list[str] = []
     sleep = long_sleep()
-    with opened(make(keep=True, said=said), lifetime=60) as sandbox:
+    with opened(make(keep=True, said=said)) as sandbox:
         sandbox.write({f"{sandbox.workspace_root}/file": b"kept"})
         sandbox.exec(sh(f"{sleep} & exit 0"))
     try:
@@ -677,10 +700,11 @@ def test_commands_leave_no_connection_behind(make: Make) -> None:
     with opened(make()) as sandbox:
         sandbox.exec(["true"])
         before = len(os.listdir("/proc/self/fd"))
-        for _ in range(5):
+        for _ in range(10):
             sandbox.exec(["cat"], stdin=b"x" * 100_000)
 
-        assert len(os.listdir("/proc/self/fd")) <= before
+        # fewer than one a command: other threads of this process open some, too
+        assert len(os.listdir("/proc/self/fd")) < before + 10
 
 
 # lost in the middle
@@ -697,7 +721,7 @@ def test_a_container_that_is_removed_in_mid_command_is_a_failure_that_says_so(
         with pytest.raises(
             SandboxFailure, match=r"lost while a command ran.*container (is gone|has ended)"
         ):
-            command.result(timeout=20)
+            command.result(timeout=120)
 
 
 def test_an_agent_cannot_end_its_own_container_by_name(make: Make) -> None:
@@ -721,8 +745,8 @@ def test_a_daemon_that_stops_in_mid_command_is_a_failure_that_says_so(
 ) -> None:
     address, daemon = second_daemon
     monkeypatch.setenv("DOCKER_HOST", address)
-    environment = make(options={"network": "none"})
     said: list[str] = []
+    environment = make(options={"network": "none"}, said=said)
     with opened(environment) as sandbox, ThreadPoolExecutor() as pool:
         running = f"{sandbox.workspace_root}/running"
         command = pool.submit(sandbox.exec, sh(f"echo > {running}; sleep 1000"))
@@ -730,8 +754,9 @@ def test_a_daemon_that_stops_in_mid_command_is_a_failure_that_says_so(
         daemon.terminate()
 
         with pytest.raises(SandboxFailure, match="lost while a command ran"):
-            command.result(timeout=30)
+            command.result(timeout=120)
         daemon.wait()
         with pytest.raises(SandboxFailure, match=f"no Docker daemon answers at {address}"):
             sandbox.exec(["true"])
-    assert said == []
+    [line] = said
+    assert f"{sandbox.name} could not be removed (no Docker daemon answers" in line

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe import count, long_sleep, sh, wait_until
+from probe import count, long_sleep, sh
+from waiting import wait_until
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, Sandbox
 from pytest_pinchbench.environments.local import LocalEnvironment, _remove
@@ -119,12 +120,14 @@ def test_removing_changes_nothing_that_a_link_in_the_folder_leads_to() -> None:
         (folder / "closed").chmod(0o500)
         child = os.fork()
         if child == 0:  # a user whom modes stop
-            if os.geteuid() == 0:
-                for path in (shared, outside, folder, folder / "closed", folder / "closed/inner"):
-                    os.chown(path, 65534, 65534)
-                os.setuid(65534)
-            _remove(folder)
-            os._exit(0)
+            try:
+                if os.geteuid() == 0:
+                    for path in (shared, outside, *folder.rglob("*"), folder):
+                        os.chown(path, 65534, 65534, follow_symlinks=False)
+                    os.setuid(65534)
+                _remove(folder)
+            finally:
+                os._exit(0)
         os.waitpid(child, 0)
 
         assert not folder.exists()
@@ -235,11 +238,11 @@ def test_every_process_of_a_killed_run_ends_at_once(
     left_running, running = long_sleep(), long_sleep()
     process, _ = other_run(left_running, running)
     observer = open_one(make())
-    assert (count(observer, left_running), count(observer, running)) == (1, 1)
+    wait_until(lambda: count(observer, left_running) == count(observer, running) == 1)
 
     process.send_signal(signal.SIGKILL)
 
-    wait_until(lambda: count(observer, left_running) + count(observer, running) == 0, seconds=5)
+    wait_until(lambda: count(observer, left_running) + count(observer, running) == 0)
     observer.close()
 
 

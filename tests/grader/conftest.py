@@ -12,12 +12,6 @@ from pytest_pinchbench.environments import EnvironmentSetup, Recipe, Sandbox
 from pytest_pinchbench.environments.local import LocalEnvironment
 
 
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
-
-
 @pytest.fixture
 def judge_server() -> Iterator[JudgeServer]:
     server = JudgeServer()

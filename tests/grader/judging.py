@@ -109,7 +109,7 @@ def chat(content: Any, finish: str = "stop", **message: Any) -> dict[str, Any]:
 
 
 def ask(
-    server: JudgeServer, protocol: str = "openai-chat", *, timeout: float = 20.0, **changes: Any
+    server: JudgeServer, protocol: str = "openai-chat", *, timeout: float = 120.0, **changes: Any
 ) -> Part:
     """The judge's part of a grade, from this process."""
     spec = server.spec(protocol, **changes)

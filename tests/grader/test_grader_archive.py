@@ -6,6 +6,7 @@ import ast
 import io
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -128,13 +129,16 @@ def test_it_runs_on_every_python(tmp_path: Path, version: tuple[int, int], kind:
 
 # What the agent's own program could try when a check runs it, as the grader's own user.
 PRYING = """
-import os
+import os, sys
+ARCHIVE = sys.argv[1]
 for pid in filter(str.isdigit, os.listdir("/proc")):
     try:
         with open(f"/proc/{pid}/cmdline") as file:
-            if "grader.pyz" not in file.read():
+            if ARCHIVE not in file.read():
                 continue
     except OSError:
+        continue
+    if pid == str(os.getpid()):
         continue
     for place, how in (("fd/1", os.O_WRONLY), ("mem", os.O_RDONLY)):
         try:
@@ -155,17 +159,19 @@ def test_a_program_run_by_a_check_cannot_reach_into_the_grader() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
-        (folder / "grader.pyz").write_bytes(archive())
+        pyz = f"grader-{secrets.token_hex(8)}.pyz"  # no other grader of this machine
+        (folder / pyz).write_bytes(archive())
         (folder / "prying.py").write_text(PRYING)
         checks = (
             "def grade(transcript, workspace_path):\n"
             "    import subprocess, sys\n"
-            "    out = subprocess.check_output([sys.executable, 'prying.py'], text=True)\n"
+            f"    prying = [sys.executable, 'prying.py', {pyz!r}]\n"
+            "    out = subprocess.check_output(prying, text=True)\n"
             "    return {word: 1.0 for word in out.split()}"
         )
         user = {"user": 65534, "group": 65534, "extra_groups": []} if root else {}
         done = subprocess.run(
-            [python, "-I", "-S", str(folder / "grader.pyz")],
+            [python, "-I", "-S", str(folder / pyz)],
             input=order(folder, checks),
             capture_output=True,
             check=True,

@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 
 import pytest
 from judging import KEY, VERDICT, JudgeServer, Reply, ask, chat
+from pytest_pinchbench.grader import endpoint
 from pytest_pinchbench.grader.part import Part
 
 
@@ -128,9 +130,10 @@ def test_a_broken_connection_is_fatal(
 
 
 def test_a_refused_connection_is_fatal(judge_server: JudgeServer) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-    code, message = failure(ask(judge_server, base_url=url))
+    with socket.socket() as bound:  # nobody else gets its port, and it does not listen
+        bound.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
+        code, message = failure(ask(judge_server, base_url=url))
     assert code == "judge_connection"
     assert "connection refused; is the server running" in message
 
@@ -168,26 +171,37 @@ def drip_body(connection: socket.socket) -> None:
 def test_the_deadline_is_that_of_the_whole_request(
     judge_server: JudgeServer, speak: Callable[[socket.socket], None], words: str
 ) -> None:
-    started = time.monotonic()
-    with raw_server(speak) as url:
-        code, message = failure(ask(judge_server, base_url=url, timeout=1.0))
-    assert time.monotonic() - started < 10.0
+    for timeout in (1.0, 10.0, 60.0):  # so long that it gets to what the message speaks of
+        started = time.monotonic()
+        with raw_server(speak) as url:
+            code, message = failure(ask(judge_server, base_url=url, timeout=timeout))
+        if words in message:
+            break
+    assert time.monotonic() - started < timeout + 60.0
     assert code == "judge_timeout"
     assert words in message
-    assert "within 1 s" in message
+    assert f"within {timeout:g} s" in message
 
 
-def test_the_second_request_has_what_the_first_left(judge_server: JudgeServer) -> None:
-    def stall(handler: BaseHTTPRequestHandler) -> None:
-        handler.rfile.read(1)
+def test_the_second_request_has_what_the_first_left(
+    judge_server: JudgeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+    exchange = endpoint._exchange
 
-    refusal = {"error": {"message": "temperature is not supported"}}
-    judge_server.replies = [Reply(refusal, status=400), Reply(write=stall)]
-    started = time.monotonic()
-    code, _ = failure(ask(judge_server, timeout=1.0))
-    assert code == "judge_timeout"
-    assert time.monotonic() - started < 10.0
-    assert len(judge_server.requests) == 2
+    def record(*arguments: Any) -> Any:
+        given.append(arguments[2])
+        return exchange(*arguments)
+
+    def refuse_after_a_while(handler: BaseHTTPRequestHandler) -> None:
+        time.sleep(0.3)
+        handler.send_error(400, "temperature is not supported")
+
+    monkeypatch.setattr(endpoint, "_exchange", record)
+    judge_server.replies = [Reply(write=refuse_after_a_while), *judge_server.replies]
+    assert ask(judge_server, timeout=1000.0).score == 0.7
+    [first, second] = given
+    assert second <= first - 0.3
 
 
 def test_a_redirect_takes_the_key_nowhere(judge_server: JudgeServer) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import uuid
-from collections.abc import Iterator
+import venv
 from pathlib import Path
 
-import pytest
 from judging import make_task
 
 from pytest_pinchbench.environments import Sandbox
@@ -41,22 +41,10 @@ def plant(folder: Path) -> None:
     (folder / "__main__.py").write_text(CHEAT)
 
 
-@pytest.fixture
-def planted_tmp() -> Iterator[None]:
-    """Files in the machine's own /tmp, where another grader was once taken in."""
-    names = [Path("/tmp", f"{name}.py") for name in ("json", "re", "sitecustomize")]
-    new = [path for path in names if not path.exists()]
-    for path in new:
-        path.write_text("import os\nos.write(1, b'planted\\n')\n")
-    yield
-    for path in new:
-        path.unlink(missing_ok=True)
-
-
-@pytest.mark.usefixtures("planted_tmp")
 def test_planted_modules_change_nothing(sandbox: Sandbox, workspace: Path) -> None:
     plant(workspace)
     plant(Path(sandbox.private_root) / "agent")
+    plant(Path(sandbox.exec(["sh", "-c", 'echo "$TMPDIR"']).stdout.decode().strip()))
     for name in NAMES:  # beside the grader itself
         (Path(sandbox.private_root) / f"{name}.py").write_text(CHEAT)
     result = grade(sandbox, make_task(CHECKS), str(workspace), [], judge=None, judge_timeout=1.0)
@@ -89,6 +77,19 @@ def test_python_variables_of_the_sandbox_change_nothing(
         judge=None,
         judge_timeout=1.0,
     )
+    assert result.breakdown == {"read": 0.5, "matched": 0.0}
+
+
+def test_what_was_planted_among_the_packages_of_the_sandboxs_python_changes_nothing(
+    sandbox: Sandbox, workspace: Path, tmp_path: Path
+) -> None:
+    venv.create(tmp_path / "venv", with_pip=False)
+    python = tmp_path / "venv" / "bin" / "python3"
+    ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    told = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True)
+    plant(Path(told.stdout.strip()))
+    sandbox.python = str(python)
+    result = grade(sandbox, make_task(CHECKS), str(workspace), [], judge=None, judge_timeout=1.0)
     assert result.breakdown == {"read": 0.5, "matched": 0.0}
 
 

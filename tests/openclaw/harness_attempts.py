@@ -46,8 +46,10 @@ class Attempt:
     @property
     def calls(self) -> list[dict[str, Any]]:
         """What the stand-in was given."""
-        lines = (self.state / "calls.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in lines]
+        calls = self.state / "calls.jsonl"
+        return (
+            [json.loads(line) for line in calls.read_text().splitlines()] if calls.exists() else []
+        )
 
     @property
     def codes(self) -> list[str]:

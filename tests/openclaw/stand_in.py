@@ -31,6 +31,8 @@ if "sleep" in prompt:
 if "leave" in prompt:
     writer = "import time\\nwhile 1: open('ticks', 'a').write('x'); time.sleep(0.02)"
     subprocess.Popen([sys.executable, "-c", writer], start_new_session=True)
+    while not (os.path.exists("ticks") and os.path.getsize("ticks")):
+        time.sleep(0.01)
 if "crash" in prompt:
     sys.stderr.write("it broke\\n")
     raise SystemExit(7)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -116,20 +115,8 @@ def test_a_run_can_make_an_install_anew_and_does_so_once(
 
 
 def test_workers_that_start_at_once_install_once(tmp_path: Path, npm: Path) -> None:
-    fork = multiprocessing.get_context("fork")
-    workers = [
-        fork.Process(
-            target=install_here,
-            args=(tmp_path, "2026.9.1"),
-            kwargs={"again": False, "say": _quiet},
-        )
-        for _ in range(4)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert [worker.exitcode for worker in workers] == [0, 0, 0, 0]
+    workers = [_install_elsewhere(tmp_path) for _ in range(4)]
+    assert [worker.wait(120) for worker in workers] == [0, 0, 0, 0]
     assert len(_asked(npm)) == 1
 
 
@@ -137,16 +124,12 @@ def test_an_install_that_was_killed_is_not_taken_for_a_good_one(
     tmp_path: Path, npm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NPM_TAKES", "600")
-    worker = multiprocessing.get_context("fork").Process(
-        target=_install_in_a_group_of_its_own, args=(tmp_path,)
-    )
-    worker.start()
-    assert worker.pid is not None
+    worker = _install_elsewhere(tmp_path)
     while not list(tmp_path.glob("openclaw/.2026.9.1-*/node_modules/openclaw/half.txt")):
-        assert worker.is_alive()
+        assert worker.poll() is None
         time.sleep(0.02)
     os.killpg(worker.pid, signal.SIGKILL)
-    worker.join()
+    worker.wait()
 
     monkeypatch.setenv("NPM_TAKES", "0")
     found = install_here(tmp_path, "2026.9.1", again=False, say=_quiet)
@@ -154,9 +137,20 @@ def test_an_install_that_was_killed_is_not_taken_for_a_good_one(
     assert not list(tmp_path.glob("openclaw/.2026*"))  # what was left of the first
 
 
-def _install_in_a_group_of_its_own(data_dir: Path) -> None:
-    os.setsid()
-    install_here(data_dir, "2026.9.1", again=False, say=_quiet)
+INSTALL = """
+import sys
+from pathlib import Path
+from pytest_pinchbench.openclaw import install
+folder = Path(sys.argv[1])
+install._npm_command = lambda: [sys.executable, str(folder / "npm.py")]
+install._nodes = lambda: iter([folder / "node"])
+install.install_here(folder, "2026.9.1", again=False, say=lambda message: None)
+"""
+
+
+def _install_elsewhere(folder: Path) -> subprocess.Popen[bytes]:
+    """An install in a process and a process group of its own."""
+    return subprocess.Popen([sys.executable, "-c", INSTALL, str(folder)], start_new_session=True)
 
 
 def test_a_tag_is_the_version_that_it_names_now(tmp_path: Path) -> None:

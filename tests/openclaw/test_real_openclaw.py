@@ -144,9 +144,8 @@ def test_a_silent_model_is_graded_on_time(
     harness: OpenClawHarness, run: RunReal, model: ScriptedModel
 ) -> None:
     model.faults = [Fault(action="silence")]
-    begun = time.monotonic()
     done = run(harness, BAG, timeout=15.0)
-    assert time.monotonic() - begun < 60
+    assert done.run.execution_time < 60
     assert done.run.timed_out
     assert done.codes == ["agent_timeout", "model_silent"]
 

@@ -98,12 +98,15 @@ class Browser:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", session, features=[scheme])
-        self.call("Page.navigate", session, url=page.as_uri())
-        self.wait(
-            lambda told: (
-                told.get("sessionId") == session and told.get("method") == "Page.loadEventFired"
-            )
-        )
+        self.call("Page.setLifecycleEventsEnabled", session, enabled=True)
+        loader = self.call("Page.navigate", session, url=page.as_uri())["loaderId"]
+
+        def loaded(told: dict[str, Any]) -> bool:
+            """This page, and not the empty one before it."""
+            event = told.get("params", {})
+            return (event.get("loaderId"), event.get("name")) == (loader, "load")
+
+        self.wait(loaded)
         return Page(self, session, page)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from records import make_grade, make_run, record, result
+from surroundings import foreign_variables
 
 from pytest_pinchbench.harnesses import Usage
 from pytest_pinchbench.issues import Issue
@@ -166,6 +167,7 @@ class Run:
 
 def run_pinchbench(folder: Path, *options: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """pytest in a project of its own, whose agent is a shell script."""
+    foreign = set(foreign_variables())
     return subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly"),
@@ -173,7 +175,7 @@ def run_pinchbench(folder: Path, *options: str, **environ: str) -> subprocess.Co
         ],
         cwd=folder,
         env={
-            **{name: value for name, value in os.environ.items() if "GITHUB" not in name},
+            **{name: value for name, value in os.environ.items() if name not in foreign},
             "PYTHONPATH": str(Path(__file__).parent.parent),
             "PINCHBENCH_SKILL_DIR": str(folder / "skill"),
             **environ,
