@@ -122,8 +122,12 @@ def _try_once(
 ) -> None:
     """One sandbox, one agent, its grade; what comes of it is in ``notes``."""
     try:
+        # what is missing is found before a sandbox or an agent is paid for
         if kept is None:
-            task_files(task)  # a missing asset is found before a sandbox is paid for
+            task_files(task)
+        judge = None
+        if task.grading_type != "automated":
+            judge = _inside(setup.environment, setup.judge)
         with notes.stage("open"):
             sandbox = _open(task, setup)
         try:
@@ -134,7 +138,7 @@ def _try_once(
                 _take_up(sandbox, kept, notes)
             if not notes.fatal:
                 with notes.stage("grade"):
-                    _grade(sandbox, task, setup, notes, retries)
+                    _grade(sandbox, task, setup, judge, notes, retries)
         finally:
             with notes.stage("close"):
                 sandbox.close()
@@ -169,12 +173,18 @@ def _take_up(sandbox: Sandbox, kept: KeptWork, notes: _Notes) -> None:
         notes.workspace = restore_workspace(sandbox, kept.archive, kept.workspace)
 
 
-def _grade(sandbox: Sandbox, task: Task, setup: AttemptSetup, notes: _Notes, retries: int) -> None:
+def _grade(
+    sandbox: Sandbox,
+    task: Task,
+    setup: AttemptSetup,
+    judge: ModelSpec | None,
+    notes: _Notes,
+    retries: int,
+) -> None:
     """Grade, asking a failed judge again: the agent's work is paid for and stays as it is."""
     assert notes.run is not None
     assert notes.workspace is not None
     settings = setup.settings
-    judge = _inside(setup.environment, setup.judge)
     deadline = settings.evaluation_timeout and time.monotonic() + settings.evaluation_timeout
     while True:
         notes.grade = grade = grading.grade(

@@ -191,9 +191,11 @@ def _scoring(grade: Grade | None) -> Record | None:
     }
 
 
-def cost_of(record: Record) -> float:
-    """Dollars that an attempt cost, its judge included, as far as prices are known."""
-    spent = [record["usage"], record["judge_usage"] or {}]
+def cost_of(record: Record, *, agent: bool = True) -> float:
+    """Dollars that an attempt cost, its judge included, as far as prices are known; without
+    the agent where its work was paid for in an earlier run.
+    """
+    spent = [record["usage"] if agent else {}, record["judge_usage"] or {}]
     return sum(usage.get("cost_usd") or 0.0 for usage in spent)
 
 

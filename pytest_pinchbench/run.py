@@ -338,7 +338,8 @@ class Run:
         if budget is None:
             return
         assert self.directory is not None
-        spent = sum(cost_of(record) for record in self.directory.records())
+        agents = self.regraded is None
+        spent = sum(cost_of(record, agent=agents) for record in self.directory.records())
         if spent > budget:
             message = f"the budget of ${budget:g} is used up: ${spent:.4f} spent"
             session.shouldstop = message

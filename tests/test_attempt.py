@@ -12,7 +12,7 @@ from pytest_pinchbench.environments import EnvironmentSetup, Recipe
 from pytest_pinchbench.environments.local import LocalEnvironment
 from pytest_pinchbench.grading import Grade
 from pytest_pinchbench.harnesses import Usage
-from pytest_pinchbench.issues import Issue
+from pytest_pinchbench.issues import EnvironmentUnavailable, Issue
 from pytest_pinchbench.options import ModelSpec
 from pytest_pinchbench.redaction import Redactor
 
@@ -133,6 +133,7 @@ def test_the_grader_is_given_what_the_options_say(attempt, asked):
         "--pinchbench-transcript-limit=33000",
         "--pinchbench-evaluation-timeout=44",
         judge=JUDGE,
+        grading_type="llm_judge",
     )
     (options,) = asked
     assert options["judge"].id == "judge"
@@ -188,3 +189,16 @@ def test_a_sandbox_lost_between_two_questions_costs_the_budget_what_was_asked(at
     assert len(asked) == 3  # one retry for the judge, one for the sandbox
     assert (record["status"], agents) == ("invalid", 1)
     assert record["judge_usage"]["request_count"] == 2
+
+
+def test_a_judge_that_no_sandbox_can_reach_ends_the_run_before_an_agent_is_paid(
+    attempt, tmp_path, monkeypatch
+):
+    def refuse(self, url):
+        raise EnvironmentUnavailable(f"{url} cannot be reached from a sandbox")
+
+    monkeypatch.setattr(FailingEnvironment, "url_inside", refuse)
+    with pytest.raises(EnvironmentUnavailable):
+        attempt(judge=JUDGE, grading_type="hybrid")
+    assert not (tmp_path / "ran.log").exists()
+    assert attempt(judge=JUDGE)[0]["metrics"]["score"] == 1.0  # which needs no judge

@@ -579,6 +579,13 @@ def test_past_the_budget_nothing_more_is_started(pytester, project, run):
     assert result.ret == pytest.ExitCode.INTERRUPTED
 
 
+def test_a_regrade_does_not_charge_the_agents_work_to_its_budget(project, run):
+    project({"task_a": GOOD, "task_b": GOOD, "task_c": GOOD}, cost=0.3)
+    run().assert_outcomes(passed=3)
+    result = run("--pinchbench-regrade", "latest", "--pinchbench-budget-usd", "0.1")
+    result.assert_outcomes(passed=3)
+
+
 @pytest.mark.parametrize("cost", [None, 0.3])
 def test_a_budget_that_no_price_is_known_for_is_said_once(project, run, cost):
     project({"task_a": GOOD, "task_b": GOOD}, cost=cost)
