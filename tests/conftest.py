@@ -83,8 +83,10 @@ def run(pytester: pytest.Pytester) -> Callable[..., pytest.RunResult]:
     """A run in local sandboxes."""
 
     def start(*options: str) -> pytest.RunResult:
-        return pytester.runpytest(
-            "--pinchbench", "--model", "lab/m", "--pinchbench-env", "local", *options
-        )
+        given = ["--pinchbench", "--model", "lab/m", "--pinchbench-env", "local", *options]
+        if "--reruns" not in options:
+            # its threads outlive a run in this process, and one of a run with workers never rests
+            given += ["-p", "no:rerunfailures"]
+        return pytester.runpytest(*given)
 
     return start
