@@ -67,7 +67,7 @@ class Ended:
         if github.in_github_actions():
             mark = self._settings.pass_mark
             lines += github.annotation_lines(self.summary, self.comparisons, pass_mark=mark)
-            github.write_step_summary(self.summary, self.comparisons)
+            lines += github.write_step_summary(self.summary, self.comparisons)
         return lines
 
     def exit_code(self, code: int) -> int:

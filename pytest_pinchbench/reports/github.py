@@ -46,17 +46,24 @@ def write_step_summary(
     summary: Mapping[str, Any],
     comparisons: Sequence[Comparison] = (),
     environ: Mapping[str, str] = os.environ,
-) -> None:
-    """Append the run to the step's page, if there is one; with fewer tasks if it is too long."""
+) -> list[str]:
+    """Append the run to the step's page, if there is one; with fewer tasks if it is too long.
+
+    Returns what there is to say of it: why the page could not be written.
+    """
     page = environ.get("GITHUB_STEP_SUMMARY")
     if not page:
-        return
+        return []
     for limit in (None, 500, 50, 0):
         data = summary_markdown(summary, comparisons, limit=limit).encode("utf-8", "replace")
         if len(data) <= _STEP_SUMMARY_BYTES:
             break
-    with Path(page).open("ab") as stream:
-        stream.write(data + b"\n")
+    try:
+        with Path(page).open("ab") as stream:
+            stream.write(data + b"\n")
+    except OSError as error:
+        return [f"GITHUB_STEP_SUMMARY cannot be written: {error}; summary.md has the same"]
+    return []
 
 
 def command(level: Level, title: str, message: str) -> str:

@@ -67,6 +67,10 @@ def test_the_page_of_a_step_grows_and_stays_below_what_github_takes(tmp_path):
     assert len(text) < 2**20
     assert "and 2500 more tasks" in text
     write_step_summary(many, environ={})
+    nowhere = tmp_path / "no folder" / "step.md"
+    (said,) = write_step_summary(many, environ={"GITHUB_STEP_SUMMARY": str(nowhere)})
+    assert "cannot be written" in said
+    assert "no folder" in said
 
 
 def test_finished_runs_are_compared_the_last_with_those_before_it(tmp_path):
