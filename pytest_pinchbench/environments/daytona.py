@@ -37,7 +37,7 @@ from pytest_pinchbench.environments.cloud import (
     whole_minutes,
 )
 from pytest_pinchbench.environments.limits import Slot
-from pytest_pinchbench.environments.options import (
+from pytest_pinchbench.environments.recipe_options import (
     LIMITS,
     Reader,
     read_options,
@@ -46,7 +46,7 @@ from pytest_pinchbench.environments.options import (
     yes_or_no,
 )
 from pytest_pinchbench.environments.sandbox import Exchange
-from pytest_pinchbench.environments.supervisor import CHUNK
+from pytest_pinchbench.environments.inside.supervisor import CHUNK
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure
 
 CREATE_TIMEOUT = 1200.0

@@ -22,7 +22,7 @@ from pytest_pinchbench.environments.cloud import (
     patiently,
 )
 from pytest_pinchbench.environments.limits import Slot
-from pytest_pinchbench.environments.options import (
+from pytest_pinchbench.environments.recipe_options import (
     LIMITS,
     Reader,
     number,

@@ -23,7 +23,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any
 
-from pytest_pinchbench.environments import ExecResult, transfer
+from pytest_pinchbench.environments import ExecResult
+from pytest_pinchbench.environments.inside import transfer
 from pytest_pinchbench.issues import SandboxFailure
 
 GRACE = 45.0
