@@ -25,7 +25,7 @@ from pytest_pinchbench.workspace import (
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, Sandbox
     from pytest_pinchbench.harnesses import Harness
-    from pytest_pinchbench.options import ModelSpec, Settings
+    from pytest_pinchbench.settings import ModelSpec, Settings
     from pytest_pinchbench.redaction import Redactor
     from pytest_pinchbench.tasks import Task
 

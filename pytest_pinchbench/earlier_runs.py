@@ -24,7 +24,7 @@ from pytest_pinchbench.results import (
 from pytest_pinchbench.suite import suite_digest
 
 if TYPE_CHECKING:
-    from pytest_pinchbench.options import ModelSpec, Settings
+    from pytest_pinchbench.settings import ModelSpec, Settings
 
 
 _RUN_SHAPE = {

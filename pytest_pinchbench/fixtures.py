@@ -11,7 +11,7 @@ from pytest_pinchbench.items import RUN, TaskItem
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment
     from pytest_pinchbench.harnesses import Harness
-    from pytest_pinchbench.options import ModelSpec, Settings
+    from pytest_pinchbench.settings import ModelSpec, Settings
     from pytest_pinchbench.results import Record
     from pytest_pinchbench.tasks import Task
 

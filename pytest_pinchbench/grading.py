@@ -25,7 +25,7 @@ from pytest_pinchbench.redaction import Redactor
 
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Sandbox
-    from pytest_pinchbench.options import ModelSpec
+    from pytest_pinchbench.settings import ModelSpec
     from pytest_pinchbench.tasks import Task
 
 TRANSCRIPT_LIMIT = 60_000  # characters of the transcript that a judge is shown

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, Sandbox
     from pytest_pinchbench.issues import Issue
-    from pytest_pinchbench.options import Settings
+    from pytest_pinchbench.settings import Settings
     from pytest_pinchbench.tasks import Task
 
 

@@ -2,7 +2,7 @@
 
 A row of :data:`OPTIONS` is a command line option ``--pinchbench-NAME``, an ini value
 ``pinchbench_NAME``, perhaps environment variables, and places in the YAML file.
-:func:`pytest_pinchbench.options.resolve` makes the run's settings of them.
+:func:`pytest_pinchbench.settings.resolve` makes the run's settings of them.
 
 This module is imported by every pytest of a project that has the plugin installed: it imports
 nothing that pytest does not, and makes no dataclasses, which take milliseconds.

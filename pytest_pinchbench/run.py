@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, Sandbox
     from pytest_pinchbench.harnesses import Harness
     from pytest_pinchbench.items import TaskItem
-    from pytest_pinchbench.options import ModelSpec, Settings
+    from pytest_pinchbench.settings import ModelSpec, Settings
     from pytest_pinchbench.tasks import Task
 
 _PR_SET_PDEATHSIG = 1
@@ -159,7 +159,7 @@ class Run:
     @classmethod
     def join(cls, config: pytest.Config, state: str) -> Run:
         """In an xdist worker, from what the controller's :meth:`for_worker` gave it."""
-        from pytest_pinchbench.options import Settings
+        from pytest_pinchbench.settings import Settings
 
         _end_with_the_controller()
         given = json.loads(state)

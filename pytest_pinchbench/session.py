@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from pytest_pinchbench import fixtures, options
+from pytest_pinchbench import fixtures
+from pytest_pinchbench import settings as options
 from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.items import RUN, SuiteDirectory, TaskItem, is_suite_folder
 from pytest_pinchbench.live import Live

@@ -20,7 +20,7 @@ from pytest_pinchbench.spelling import nearest
 from pytest_pinchbench.tasks import Task, load_task
 
 if TYPE_CHECKING:
-    from pytest_pinchbench.options import Settings
+    from pytest_pinchbench.settings import Settings
 
 _OTHER_WAY = (
     "; a checkout of your own can be named with --pinchbench-skill-dir or PINCHBENCH_SKILL_DIR"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-    from pytest_pinchbench.yamldoc import Document
+    from pytest_pinchbench.settings.yaml_document import Document
 
 GradingType = Literal["automated", "llm_judge", "hybrid"]
 
@@ -185,7 +185,7 @@ class _TaskFile:
         return front, fence_line - front.count("\n"), body, body_line
 
     def _front_matter(self, front: str, line: int) -> Document:
-        from pytest_pinchbench.yamldoc import YamlError, parse
+        from pytest_pinchbench.settings.yaml_document import YamlError, parse
 
         try:
             document = parse(front, line)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_pinchbench import options
+from pytest_pinchbench import settings as options
 from pytest_pinchbench.issues import PinchBenchError, SettingsError
-from pytest_pinchbench.options import Settings
+from pytest_pinchbench.settings import Settings
 
 
 def answer(config: pytest.Config) -> int | None:
@@ -18,7 +18,7 @@ def answer(config: pytest.Config) -> int | None:
     try:
         settings = options.resolve(config, os.environ)
         if settings.show_recipe:
-            from pytest_pinchbench.environments.recipes import describe_recipe
+            from pytest_pinchbench.settings.recipes import describe_recipe
             from pytest_pinchbench.run import Run
 
             Run(config, settings, run_id="", directory=None).check_kinds()

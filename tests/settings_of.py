@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pytest_pinchbench.options import Settings, resolve
+from pytest_pinchbench.settings import Settings, resolve
 
 
 def settings_of(

@@ -13,7 +13,7 @@ from pytest_pinchbench.environments.local import LocalEnvironment
 from pytest_pinchbench.grading import Grade
 from pytest_pinchbench.harnesses import Usage
 from pytest_pinchbench.issues import EnvironmentUnavailable, Issue
-from pytest_pinchbench.options import ModelSpec
+from pytest_pinchbench.settings import ModelSpec
 from pytest_pinchbench.redaction import Redactor
 
 JUDGE = ModelSpec("judge", base_url="http://127.0.0.1:1/v1")

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from settings_of import settings_of
 
-from pytest_pinchbench import option_table, options
-from pytest_pinchbench.environments.recipes import INSTALL_STRATEGIES
+from pytest_pinchbench import option_table
+from pytest_pinchbench import settings as options
+from pytest_pinchbench.settings.recipes import INSTALL_STRATEGIES
 from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.option_table import OPTIONS
-from pytest_pinchbench.options import ModelSpec, Settings
+from pytest_pinchbench.settings import ModelSpec, Settings
 
 pytest_plugins = ("pytester",)
 

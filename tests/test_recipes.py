@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, find_environment
-from pytest_pinchbench.environments.recipes import (
+from pytest_pinchbench.settings.recipes import (
     Layer,
     describe_recipe,
     load_recipe,

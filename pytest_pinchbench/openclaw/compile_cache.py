@@ -21,7 +21,7 @@ from pytest_pinchbench.openclaw import config
 
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, Sandbox
-    from pytest_pinchbench.options import Settings
+    from pytest_pinchbench.settings import Settings
 
 NAME = "node-compile-cache"
 _PATIENCE = 120.0  # seconds for the turn

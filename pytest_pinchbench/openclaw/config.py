@@ -13,7 +13,7 @@ import os
 import re
 from typing import Any
 
-from pytest_pinchbench.options import ModelSpec, Settings
+from pytest_pinchbench.settings import ModelSpec, Settings
 
 AGENT = "pinchbench"
 """A constant: an id made from a model's would be changed or refused by OpenClaw (colons,

@@ -25,7 +25,7 @@ from pytest_pinchbench.trajectory import to_actf
 
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, ExecResult, Sandbox
-    from pytest_pinchbench.options import Settings
+    from pytest_pinchbench.settings import Settings
     from pytest_pinchbench.tasks import Task
 
 TRANSCRIPT_LAG = 5.0

@@ -16,7 +16,7 @@ from pytest_pinchbench.reports.summarize import Summary, summarize
 from pytest_pinchbench.results import RunDirectory
 
 if TYPE_CHECKING:
-    from pytest_pinchbench.options import Settings
+    from pytest_pinchbench.settings import Settings
 
 
 class Ended:

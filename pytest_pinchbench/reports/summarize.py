@@ -19,7 +19,7 @@ from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.results import Record, RunDirectory, has_shape, read_json
 
 if TYPE_CHECKING:
-    from pytest_pinchbench.options import Settings
+    from pytest_pinchbench.settings import Settings
 
 SUMMARY_SCHEMA = "pinchbench-summary-1"
 

@@ -18,7 +18,7 @@ from pytest_pinchbench.demo import SUITE
 from pytest_pinchbench.issues import HarnessUnavailable
 from pytest_pinchbench.items import RUN
 from pytest_pinchbench.openclaw.install import install_here
-from pytest_pinchbench.options import Settings
+from pytest_pinchbench.settings import Settings
 
 DEMO = ("--pinchbench", "-p", "pytest_pinchbench.demo")
 

@@ -13,7 +13,7 @@ from typing import Any
 from pytest_pinchbench.grader.judge import ask_judge
 from pytest_pinchbench.grader.part import Part
 
-from pytest_pinchbench.options import ModelSpec
+from pytest_pinchbench.settings import ModelSpec
 from pytest_pinchbench.tasks import Prompt, Task
 
 KEY = "sk-judge-4f9a2c71d0"

@@ -15,7 +15,7 @@ from judging import KEY, VERDICT, JudgeServer, Reply, chat, make_task, message
 from pytest_pinchbench.environments import ExecResult, Sandbox
 from pytest_pinchbench.grading import Grade, check_endpoint, grade
 from pytest_pinchbench.issues import Issue
-from pytest_pinchbench.options import ModelSpec
+from pytest_pinchbench.settings import ModelSpec
 
 HALF = "def grade(transcript, workspace_path):\n    return {'a': 1.0, 'b': 0.0}\n"
 BROKEN = "def grade(transcript, workspace_path):\n    raise OSError('no')\n"

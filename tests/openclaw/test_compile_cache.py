@@ -15,7 +15,7 @@ from pytest_pinchbench.environments import EnvironmentSetup, Recipe, SharedFolde
 from pytest_pinchbench.environments.docker import DockerEnvironment
 from pytest_pinchbench.openclaw import OpenClawHarness
 from pytest_pinchbench.openclaw.compile_cache import NAME
-from pytest_pinchbench.options import Settings
+from pytest_pinchbench.settings import Settings
 
 pytestmark = [pytest.mark.docker, pytest.mark.openclaw]
 

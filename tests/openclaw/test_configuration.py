@@ -9,7 +9,7 @@ import pytest
 from harness_attempts import KEY
 
 from pytest_pinchbench.openclaw import config
-from pytest_pinchbench.options import Settings
+from pytest_pinchbench.settings import Settings
 
 BASE_URL = "http://model.example/v1"
 NEW, OLD = (2026, 9, 6), (2026, 3, 22)

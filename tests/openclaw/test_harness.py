@@ -15,7 +15,7 @@ from stand_in import StandIn
 from pytest_pinchbench.harnesses import find_harness
 from pytest_pinchbench.issues import HarnessUnavailable, SettingsError
 from pytest_pinchbench.openclaw import OpenClawHarness
-from pytest_pinchbench.options import Settings
+from pytest_pinchbench.settings import Settings
 from pytest_pinchbench.tasks import Prompt
 
 RunAttempt = Callable[..., Attempt]

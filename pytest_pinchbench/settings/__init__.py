@@ -31,8 +31,8 @@ from pytest_pinchbench.spelling import nearest
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_pinchbench.environments.recipes import Layer
-    from pytest_pinchbench.yamldoc import Document
+    from pytest_pinchbench.settings.recipes import Layer
+    from pytest_pinchbench.settings.yaml_document import Document
 
 __all__ = ["ModelSpec", "Protocol", "Settings", "resolve"]
 
@@ -124,7 +124,7 @@ class Settings:
 
     def secrets(self) -> tuple[str, ...]:
         """Every value that must never be printed or saved; for the ``Redactor``."""
-        from pytest_pinchbench.environments.recipes import SECRET_NAME
+        from pytest_pinchbench.settings.recipes import SECRET_NAME
 
         models = [self.model, *([self.judge] if self.judge else [])]
         urls = [self.skill_repo_url, *(model.base_url for model in models if model.base_url)]
@@ -210,7 +210,7 @@ def resolve(config: pytest.Config, environ: Mapping[str, str]) -> Settings:
 
     ``environ`` is the user's environment (``os.environ``).
     """
-    from pytest_pinchbench.environments.recipes import SECRET_NAME
+    from pytest_pinchbench.settings.recipes import SECRET_NAME
 
     warnings: list[str] = []
     levels = [
@@ -437,8 +437,8 @@ class _ConfigFile(NamedTuple):
         """Raises ``SettingsError``. No file is as good as an empty one."""
         if given is None:
             return cls("", {}, {}, lambda kind: None)
-        from pytest_pinchbench.environments.recipes import layer_of, recipe_names
-        from pytest_pinchbench.yamldoc import YamlError, parse
+        from pytest_pinchbench.settings.recipes import layer_of, recipe_names
+        from pytest_pinchbench.settings.yaml_document import YamlError, parse
 
         try:
             path = read_path(given.raw, given.base)
@@ -488,7 +488,7 @@ class _ConfigFile(NamedTuple):
 
 def _recipe(levels: list[_Level], file: _ConfigFile) -> Recipe:
     """The recipe of the strongest source that names a recipe or a kind of environment."""
-    from pytest_pinchbench.environments.recipes import Layer, load_recipe
+    from pytest_pinchbench.settings.recipes import Layer, load_recipe
 
     default: _Level = {"env": _Given("docker", "default", Path())}
     level = next((level for level in levels if "recipe" in level or "env" in level), default)
@@ -617,7 +617,7 @@ def _models(
 def _url_secrets(url: str) -> list[str]:
     from urllib.parse import parse_qsl, urlsplit
 
-    from pytest_pinchbench.environments.recipes import SECRET_NAME
+    from pytest_pinchbench.settings.recipes import SECRET_NAME
 
     parts = urlsplit(url)
     found = [text for name, text in parse_qsl(parts.query) if SECRET_NAME.search(name)]
@@ -645,7 +645,7 @@ def _host(url: str) -> str:
 
 def _params_secrets(params: Any, name: str = "") -> Iterator[str]:
     """Texts below a name that is one of a secret: ``{"headers": {"Authorization": ...}}``."""
-    from pytest_pinchbench.environments.recipes import SECRET_NAME
+    from pytest_pinchbench.settings.recipes import SECRET_NAME
 
     if isinstance(params, Mapping):
         for key, value in params.items():

@@ -17,7 +17,7 @@ from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.option_table import INSTALL_STRATEGIES
 from pytest_pinchbench.redaction import MASK
 from pytest_pinchbench.spelling import nearest
-from pytest_pinchbench.yamldoc import Document, YamlError, parse
+from pytest_pinchbench.settings.yaml_document import Document, YamlError, parse
 
 SECRET_NAME = re.compile(
     r"(^|[_-]|API)KEY$|(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTHORIZATION)$", re.IGNORECASE
