@@ -9,7 +9,7 @@ from collections.abc import Generator
 
 import pytest
 
-from pytest_pinchbench import option_table
+from pytest_pinchbench import options as option_table
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

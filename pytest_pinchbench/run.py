@@ -34,7 +34,7 @@ from pytest_pinchbench.issues import (
     SuiteError,
     TaskFileError,
 )
-from pytest_pinchbench.option_table import only_looks
+from pytest_pinchbench.options import only_looks
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.reports.summarize import Summary, read_baselines, wall_seconds_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from pytest_pinchbench.option_table import OPTIONS
+from pytest_pinchbench.options import OPTIONS
 
 _OF_OPTIONS = {name for option in OPTIONS for name in option.env}
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from settings_of import settings_of
 
-from pytest_pinchbench import option_table
+from pytest_pinchbench import options as option_table
 from pytest_pinchbench import settings as options
 from pytest_pinchbench.settings.recipes import INSTALL_STRATEGIES
 from pytest_pinchbench.issues import SettingsError
-from pytest_pinchbench.option_table import OPTIONS
+from pytest_pinchbench.options import OPTIONS
 from pytest_pinchbench.settings import ModelSpec, Settings
 
 pytest_plugins = ("pytester",)
@@ -121,7 +121,7 @@ def test_registering_the_options_loads_nothing_heavy() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["pytest_pinchbench", "pytest_pinchbench.option_table"]
+    assert done.stdout.split() == ["pytest_pinchbench", "pytest_pinchbench.options"]
 
 
 # -- defaults ---------------------------------------------------------------------------------

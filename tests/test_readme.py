@@ -7,7 +7,7 @@ from pathlib import Path
 
 from test_demo import SCORES
 
-from pytest_pinchbench.option_table import OPTIONS
+from pytest_pinchbench.options import OPTIONS
 
 README = Path(__file__).parent.parent / "README.md"
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_pinchbench.environments import Recipe
 from pytest_pinchbench.issues import SettingsError
-from pytest_pinchbench.option_table import (
+from pytest_pinchbench.options import (
     BENCHMARK,
     OPTIONS,
     Option,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pytest_pinchbench.environments import Recipe
 from pytest_pinchbench.issues import SettingsError
-from pytest_pinchbench.option_table import INSTALL_STRATEGIES
+from pytest_pinchbench.options import INSTALL_STRATEGIES
 from pytest_pinchbench.redaction import MASK
 from pytest_pinchbench.spelling import nearest
 from pytest_pinchbench.settings.yaml_document import Document, YamlError, parse
