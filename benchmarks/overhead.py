@@ -30,7 +30,7 @@ import pytest
 
 from pytest_pinchbench.environments import Environment, Sandbox
 from pytest_pinchbench.harnesses import Harness
-from pytest_pinchbench.tasks import Task
+from pytest_pinchbench.suite.task_file import Task
 from pytest_pinchbench.workspace import make_workspace
 
 TASK = "task_01_packing_list"  # one turn with one tool call

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pytest_pinchbench.harnesses import Harness
     from pytest_pinchbench.settings import ModelSpec, Settings
     from pytest_pinchbench.redaction import Redactor
-    from pytest_pinchbench.tasks import Task
+    from pytest_pinchbench.suite.task_file import Task
 
 _LASTING = {"asset_missing", "judge_missing", "judge_settings"}  # another try changes nothing
 GRACE = 600.0  # seconds that a sandbox outlives its attempt's own deadlines, if we are killed

@@ -21,7 +21,7 @@ from pytest_pinchbench.results import (
     safe_name,
     write_json,
 )
-from pytest_pinchbench.suite import suite_digest
+from pytest_pinchbench.suite.load import suite_digest
 
 if TYPE_CHECKING:
     from pytest_pinchbench.settings import ModelSpec, Settings

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pytest_pinchbench.harnesses import Harness
     from pytest_pinchbench.settings import ModelSpec, Settings
     from pytest_pinchbench.results import Record
-    from pytest_pinchbench.tasks import Task
+    from pytest_pinchbench.suite.task_file import Task
 
 
 @pytest.fixture(scope="session")

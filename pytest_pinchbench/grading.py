@@ -26,7 +26,7 @@ from pytest_pinchbench.redaction import Redactor
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Sandbox
     from pytest_pinchbench.settings import ModelSpec
-    from pytest_pinchbench.tasks import Task
+    from pytest_pinchbench.suite.task_file import Task
 
 TRANSCRIPT_LIMIT = 60_000  # characters of the transcript that a judge is shown
 _MARGIN = 30.0  # seconds beyond the grader's own deadlines: its start, and a slow machine

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, Sandbox
     from pytest_pinchbench.issues import Issue
     from pytest_pinchbench.settings import Settings
-    from pytest_pinchbench.tasks import Task
+    from pytest_pinchbench.suite.task_file import Task
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pytest_pinchbench.grading import Grade
     from pytest_pinchbench.redaction import Redactor
-    from pytest_pinchbench.tasks import Task
+    from pytest_pinchbench.suite.task_file import Task
 
 RESULT_SCHEMA = "pinchbench-result-1"
 RUN_SCHEMA = "pinchbench-run-1"

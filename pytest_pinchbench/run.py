@@ -50,7 +50,7 @@ from pytest_pinchbench.results import (
     tries,
     user_properties,
 )
-from pytest_pinchbench.suite import load_suite, resolve_skill_dir, select, suite_commit
+from pytest_pinchbench.suite.load import load_suite, resolve_skill_dir, select, suite_commit
 from pytest_pinchbench.summary import Outcome, official_score, printable, summary_lines
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from pytest_pinchbench.harnesses import Harness
     from pytest_pinchbench.items import TaskItem
     from pytest_pinchbench.settings import ModelSpec, Settings
-    from pytest_pinchbench.tasks import Task
+    from pytest_pinchbench.suite.task_file import Task
 
 _PR_SET_PDEATHSIG = 1
 _NODE_ID = re.compile(r"::(?P<task>[^:\[]+)(?:\[(?P<attempt>\d+)\])?$")

@@ -14,7 +14,7 @@ from pytest_pinchbench.issues import Issue, SandboxFailure
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Sandbox
     from pytest_pinchbench.redaction import Redactor
-    from pytest_pinchbench.tasks import Task
+    from pytest_pinchbench.suite.task_file import Task
 
 ARCHIVE_LIMIT = 50_000_000  # bytes of files; a larger workspace is not kept
 

@@ -10,7 +10,7 @@ from pytest_pinchbench.harnesses import AgentRun, Usage
 from pytest_pinchbench.issues import Issue
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.results import TaskResult, make_result
-from pytest_pinchbench.tasks import Prompt, Task
+from pytest_pinchbench.suite.task_file import Prompt, Task
 
 
 def make_task(task_id: str = "task_00_hello", **changes: Any) -> Task:

@@ -240,7 +240,7 @@ def test_a_fixture_of_the_project_can_change_a_task(pytester, project, run):
         conftest.read_text() + "\n\n@pytest.fixture\n"
         "def pinchbench_task(pinchbench_task):\n"
         "    import dataclasses\n"
-        "    from pytest_pinchbench.tasks import WorkspaceFile\n"
+        "    from pytest_pinchbench.suite.task_file import WorkspaceFile\n"
         "    extra = WorkspaceFile('extra.txt', content='yes')\n"
         "    return dataclasses.replace(pinchbench_task, workspace_files=(extra,))\n"
     )

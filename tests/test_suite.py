@@ -17,7 +17,7 @@ import pytest
 from settings_of import settings_of
 
 from pytest_pinchbench.issues import SuiteError
-from pytest_pinchbench.suite import (
+from pytest_pinchbench.suite.load import (
     _Clone,
     load_suite,
     resolve_skill_dir,
@@ -325,7 +325,7 @@ def test_an_interrupted_clone_is_neither_taken_for_a_good_one_nor_left(fetch: Fe
         "import sys\n"
         "from pathlib import Path\n"
         "from types import SimpleNamespace\n"
-        "from pytest_pinchbench.suite import resolve_skill_dir\n"
+        "from pytest_pinchbench.suite.load import resolve_skill_dir\n"
         "settings = SimpleNamespace(skill_dir=None, skill_repo_url=sys.argv[1],\n"
         "    skill_repo_tag='v1.1.0', data_dir=Path(sys.argv[2]))\n"
         "resolve_skill_dir(settings, print)\n"

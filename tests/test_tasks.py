@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_pinchbench.issues import TaskFileError
-from pytest_pinchbench.tasks import Prompt, Task, WorkspaceFile, load_task
+from pytest_pinchbench.suite.task_file import Prompt, Task, WorkspaceFile, load_task
 
 FRONT = """\
 id: task_a

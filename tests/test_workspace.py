@@ -13,7 +13,7 @@ from records import make_task
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, find_environment
 from pytest_pinchbench.issues import SandboxFailure
 from pytest_pinchbench.redaction import Redactor
-from pytest_pinchbench.tasks import WorkspaceFile
+from pytest_pinchbench.suite.task_file import WorkspaceFile
 from pytest_pinchbench.workspace import (
     AssetMissing,
     archive_workspace,

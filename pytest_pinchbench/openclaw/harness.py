@@ -26,7 +26,7 @@ from pytest_pinchbench.trajectory import to_actf
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, ExecResult, Sandbox
     from pytest_pinchbench.settings import Settings
-    from pytest_pinchbench.tasks import Task
+    from pytest_pinchbench.suite.task_file import Task
 
 TRANSCRIPT_LAG = 5.0
 """Seconds that a transcript may take to appear after the command that made it has returned."""

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_pinchbench.demo import SCRIPT, SUITE
 from pytest_pinchbench.demo.script import load_script
-from pytest_pinchbench.tasks import Task, load_task
+from pytest_pinchbench.suite.task_file import Task, load_task
 
 TASKS = {path.stem: load_task(path) for path in sorted((SUITE / "tasks").glob("task_*.md"))}
 

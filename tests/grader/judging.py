@@ -14,7 +14,7 @@ from pytest_pinchbench.grader.judge import ask_judge
 from pytest_pinchbench.grader.part import Part
 
 from pytest_pinchbench.settings import ModelSpec
-from pytest_pinchbench.tasks import Prompt, Task
+from pytest_pinchbench.suite.task_file import Prompt, Task
 
 KEY = "sk-judge-4f9a2c71d0"
 VERDICT = {"scores": {"quality": 0.5, "style": 1.0}, "total": 0.7, "notes": "Fair."}

@@ -12,7 +12,7 @@ from pytest_pinchbench.environments import EnvironmentSetup, Recipe, Sandbox
 from pytest_pinchbench.environments.local import LocalEnvironment
 from pytest_pinchbench.openclaw import OpenClawHarness
 from pytest_pinchbench.settings import Settings, resolve
-from pytest_pinchbench.tasks import Task
+from pytest_pinchbench.suite.task_file import Task
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_pinchbench.environments import Sandbox
 from pytest_pinchbench.harnesses import AgentRun
-from pytest_pinchbench.tasks import Prompt, Task
+from pytest_pinchbench.suite.task_file import Prompt, Task
 
 KEY = "sk-a-secret-of-this-test"
 

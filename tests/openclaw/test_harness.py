@@ -16,7 +16,7 @@ from pytest_pinchbench.harnesses import find_harness
 from pytest_pinchbench.issues import HarnessUnavailable, SettingsError
 from pytest_pinchbench.openclaw import OpenClawHarness
 from pytest_pinchbench.settings import Settings
-from pytest_pinchbench.tasks import Prompt
+from pytest_pinchbench.suite.task_file import Prompt
 
 RunAttempt = Callable[..., Attempt]
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from pytest_pinchbench.issues import SuiteError, TaskFileError
 from pytest_pinchbench.spelling import nearest
-from pytest_pinchbench.tasks import Task, load_task
+from pytest_pinchbench.suite.task_file import Task, load_task
 
 if TYPE_CHECKING:
     from pytest_pinchbench.settings import Settings
