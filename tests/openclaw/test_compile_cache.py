@@ -13,8 +13,8 @@ from pytest_pinchbench.demo.model import ScriptedModel
 from pytest_pinchbench.demo.script import parse_script
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, SharedFolder
 from pytest_pinchbench.environments.docker import DockerEnvironment
-from pytest_pinchbench.openclaw import OpenClawHarness
-from pytest_pinchbench.openclaw.compile_cache import NAME
+from pytest_pinchbench.harnesses.openclaw import OpenClawHarness
+from pytest_pinchbench.harnesses.openclaw.compile_cache import NAME
 from pytest_pinchbench.settings import Settings
 
 pytestmark = [pytest.mark.docker, pytest.mark.openclaw]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from harness_attempts import KEY
 
-from pytest_pinchbench.openclaw import config
+from pytest_pinchbench.harnesses.openclaw import config
 from pytest_pinchbench.settings import Settings
 
 BASE_URL = "http://model.example/v1"

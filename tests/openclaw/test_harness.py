@@ -14,7 +14,7 @@ from stand_in import StandIn
 
 from pytest_pinchbench.harnesses import find_harness
 from pytest_pinchbench.issues import HarnessUnavailable, SettingsError
-from pytest_pinchbench.openclaw import OpenClawHarness
+from pytest_pinchbench.harnesses.openclaw import OpenClawHarness
 from pytest_pinchbench.settings import Settings
 from pytest_pinchbench.suite.task_file import Prompt
 
@@ -142,7 +142,7 @@ def test_a_refused_request_does_not_end_the_conversation_and_is_not_forgotten(
 def test_a_transcript_that_comes_late_is_waited_for(
     stand_in_harness: OpenClawHarness, attempt: RunAttempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_pinchbench.openclaw.harness.TRANSCRIPT_LAG", 60.0)
+    monkeypatch.setattr("pytest_pinchbench.harnesses.openclaw.harness.TRANSCRIPT_LAG", 60.0)
     done = attempt(stand_in_harness, make_task("late", "late again"))
     assert done.run.final_answer == "ok: late again"
     assert done.run.issues == ()
@@ -151,7 +151,7 @@ def test_a_transcript_that_comes_late_is_waited_for(
 def test_no_transcript_is_fatal_and_said(
     stand_in_harness: OpenClawHarness, attempt: RunAttempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_pinchbench.openclaw.harness.TRANSCRIPT_LAG", 0.5)
+    monkeypatch.setattr("pytest_pinchbench.harnesses.openclaw.harness.TRANSCRIPT_LAG", 0.5)
     told: list[str] = []
     stand_in_harness.say = told.append
     done = attempt(stand_in_harness, make_task("mute"))

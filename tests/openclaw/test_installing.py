@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from pytest_pinchbench.issues import HarnessUnavailable
-from pytest_pinchbench.openclaw import install
-from pytest_pinchbench.openclaw.install import install_here, satisfies
+from pytest_pinchbench.harnesses.openclaw import install
+from pytest_pinchbench.harnesses.openclaw.install import install_here, satisfies
 
 NPM = """
 import json, os, pathlib, sys, time
@@ -140,7 +140,7 @@ def test_an_install_that_was_killed_is_not_taken_for_a_good_one(
 INSTALL = """
 import sys
 from pathlib import Path
-from pytest_pinchbench.openclaw import install
+from pytest_pinchbench.harnesses.openclaw import install
 folder = Path(sys.argv[1])
 install._npm_command = lambda: [sys.executable, str(folder / "npm.py")]
 install._nodes = lambda: iter([folder / "node"])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from transcript_files import assistant, call, failed, said, tool_result, user
 
-from pytest_pinchbench import messages
+from pytest_pinchbench.harnesses.openclaw import messages
 from pytest_pinchbench.harnesses import Usage
 
 

@@ -7,7 +7,7 @@ import pytest
 from transcript_files import Event, assistant, call, failed, said, tool_result, user
 
 from pytest_pinchbench.environments import ExecResult
-from pytest_pinchbench.openclaw.outcome import find_issues
+from pytest_pinchbench.harnesses.openclaw.outcome import find_issues
 
 WORKED = [user("hi"), assistant(said("I will."), call("write")), tool_result("ok", second=1.0)]
 DONE = [*WORKED, assistant(said("Done."), asked=1.0, answered=2.0)]

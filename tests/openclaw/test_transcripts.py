@@ -21,8 +21,8 @@ from transcript_files import (
     write_table,
 )
 
-from pytest_pinchbench.openclaw import transcripts
-from pytest_pinchbench.openclaw.transcripts import TranscriptUnreadable, read_transcript
+from pytest_pinchbench.harnesses.openclaw import transcripts
+from pytest_pinchbench.harnesses.openclaw.transcripts import TranscriptUnreadable, read_transcript
 
 CONVERSATION: list[Event] = [
     {"type": "session", "version": 4, "id": SESSION},

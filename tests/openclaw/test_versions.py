@@ -9,8 +9,8 @@ from stand_in import StandIn
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, Sandbox
 from pytest_pinchbench.environments.local import LocalEnvironment
-from pytest_pinchbench.openclaw.config import UNKNOWN, parse_version
-from pytest_pinchbench.openclaw.versions import image_version
+from pytest_pinchbench.harnesses.openclaw.config import UNKNOWN, parse_version
+from pytest_pinchbench.harnesses.openclaw.versions import image_version
 
 
 class ElsewhereEnvironment(LocalEnvironment):

@@ -16,7 +16,7 @@ from dataclasses import replace
 import pytest
 from shell_agent import ShellAgent
 
-from pytest_pinchbench.trajectory import to_actf
+from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
 
 
 class Talker(ShellAgent):

@@ -13,7 +13,7 @@ from pytest_pinchbench.reports.conversation import (
     entries,
     tail,
 )
-from pytest_pinchbench.trajectory import to_actf
+from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
 
 
 def test_everything_that_happened_is_there_in_order():

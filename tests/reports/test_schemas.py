@@ -12,7 +12,7 @@ from records import make_grade, make_run, record, result
 from runs import transcript, write_run
 
 import pytest_pinchbench
-from pytest_pinchbench import trajectory
+from pytest_pinchbench.harnesses.openclaw import trajectory
 from pytest_pinchbench.comparison import compare
 from pytest_pinchbench.harnesses import Usage
 from pytest_pinchbench.issues import Issue

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pytest_pinchbench import messages as read
+from pytest_pinchbench.harnesses.openclaw import messages as read
 from pytest_pinchbench.environments import ExecResult
 from pytest_pinchbench.issues import Issue
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pytest_pinchbench import messages as read
+from pytest_pinchbench.harnesses.openclaw import messages as read
 
 SCHEMA_VERSION = "ACTF_v1.0"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_pinchbench.issues import SandboxFailure
-from pytest_pinchbench.openclaw import config
+from pytest_pinchbench.harnesses.openclaw import config
 
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, Sandbox

@@ -17,7 +17,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from pytest_pinchbench import messages as read
+from pytest_pinchbench.harnesses.openclaw import messages as read
 
 Event = dict[str, Any]
 
