@@ -12,7 +12,7 @@ from pytest_pinchbench import grading
 from pytest_pinchbench.grading import Grade
 from pytest_pinchbench.harnesses import AgentRun
 from pytest_pinchbench.issues import Issue, SandboxFailure
-from pytest_pinchbench.results import KeptWork, TaskResult, make_result
+from pytest_pinchbench.results.run_directory import KeptWork, TaskResult, make_result
 from pytest_pinchbench.workspace import (
     AssetMissing,
     Workspace,
@@ -91,7 +91,7 @@ def run_attempt(
     A failed judge is asked again in the same sandbox; anything else that is FATAL gets a
     fresh sandbox, and an agent only where there is no work of an earlier try to grade. With
     ``kept`` no agent runs: that work is graded again. ``earlier``: what was tried in a run
-    that is resumed (:func:`~pytest_pinchbench.results.tries`). Raises only what ends the
+    that is resumed (:func:`~pytest_pinchbench.results.run_directory.tries`). Raises only what ends the
     whole run (``RUN_ENDERS``).
     """
     budget = setup.settings.retries

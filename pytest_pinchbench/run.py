@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_pinchbench.earlier_runs import (
+from pytest_pinchbench.results.earlier_runs import (
     GRADING,
     as_before,
     describe,
@@ -37,8 +37,8 @@ from pytest_pinchbench.issues import (
 from pytest_pinchbench.options import only_looks
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
-from pytest_pinchbench.reports.summarize import Summary, read_baselines, wall_seconds_of
-from pytest_pinchbench.results import (
+from pytest_pinchbench.results.summary import Summary, read_baselines, wall_seconds_of
+from pytest_pinchbench.results.run_directory import (
     RUN_SCHEMA,
     Record,
     RunDirectory,

@@ -46,10 +46,10 @@ def _only_compares(settings: Settings) -> bool:
 
 
 def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
-    from pytest_pinchbench.earlier_runs import describe, merge_runs
+    from pytest_pinchbench.results.earlier_runs import describe, merge_runs
     from pytest_pinchbench.reports.ended import Ended
-    from pytest_pinchbench.reports.summarize import read_baselines
-    from pytest_pinchbench.scores import TOLERANCE
+    from pytest_pinchbench.results.summary import read_baselines
+    from pytest_pinchbench.results.statistics import TOLERANCE
     from pytest_pinchbench.summary import Outcome, summary_lines
 
     if config.args_source is pytest.Config.ArgsSource.ARGS:
@@ -76,7 +76,7 @@ def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
 
 def _compare(settings: Settings, start: Path) -> int:
     from pytest_pinchbench.reports.finished import compare_finished
-    from pytest_pinchbench.reports.summarize import read_baselines
+    from pytest_pinchbench.results.summary import read_baselines
 
     lines, failed = compare_finished(
         read_baselines(settings, start),

@@ -9,7 +9,7 @@ from pytest_pinchbench.grading import Grade
 from pytest_pinchbench.harnesses import AgentRun, Usage
 from pytest_pinchbench.issues import Issue
 from pytest_pinchbench.redaction import Redactor
-from pytest_pinchbench.results import TaskResult, make_result
+from pytest_pinchbench.results.run_directory import TaskResult, make_result
 from pytest_pinchbench.suite.task_file import Prompt, Task
 
 

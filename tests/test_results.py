@@ -13,7 +13,7 @@ from records import make_run, record, result
 
 from pytest_pinchbench.harnesses import Usage, sum_usage
 from pytest_pinchbench.issues import EndpointUnusable, Issue, PinchBenchError, SandboxFailure
-from pytest_pinchbench.results import (
+from pytest_pinchbench.results.run_directory import (
     RunDirectory,
     WorkMissing,
     read_record,
@@ -41,7 +41,7 @@ def test_a_write_that_fails_in_the_middle_leaves_the_old_file_and_nothing_beside
     program = (
         "import resource, sys\n"
         "from pathlib import Path\n"
-        "from pytest_pinchbench.results import write_atomically\n"
+        "from pytest_pinchbench.results.run_directory import write_atomically\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # like a full disk\n"
         "write_atomically(Path(sys.argv[1]), bytes(10_000))\n"
     )

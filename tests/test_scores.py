@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from records import record
 
-from pytest_pinchbench import scores
+from pytest_pinchbench.results import statistics as scores
 
 
 def test_attempts_are_averaged_to_tasks_and_tasks_to_the_run():

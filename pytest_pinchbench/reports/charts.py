@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_pinchbench.comparison import Comparison
+from pytest_pinchbench.results.comparison import Comparison
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.reports.text import short
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pytest_pinchbench.comparison import Comparison
+from pytest_pinchbench.results.comparison import Comparison
 from pytest_pinchbench.reports.markdown import summary_markdown, table_markdown
-from pytest_pinchbench.results import Record, RunDirectory, write_atomically, write_json
+from pytest_pinchbench.results.run_directory import Record, RunDirectory, write_atomically, write_json
 
 
 def write_files(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_pinchbench.comparison import Comparison
+from pytest_pinchbench.results.comparison import Comparison
 from pytest_pinchbench.reports import formats, text
 from pytest_pinchbench.reports.markdown import summary_markdown
 

@@ -12,8 +12,8 @@ from pytest_pinchbench.reports import junit
 from pytest_pinchbench.reports.conversation import conversation
 from pytest_pinchbench.reports.ended import Ended
 from pytest_pinchbench.reports.json_report import add_scores
-from pytest_pinchbench.reports.summarize import Summary
-from pytest_pinchbench.results import Record, RunDirectory
+from pytest_pinchbench.results.summary import Summary
+from pytest_pinchbench.results.run_directory import Record, RunDirectory
 from pytest_pinchbench.run import parse_node_id
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pytest_pinchbench.reports.conversation import Entry, tail
-from pytest_pinchbench.reports.summarize import shown_score
+from pytest_pinchbench.results.summary import shown_score
 
 TAIL = 8000  # characters of a transcript; GitLab cuts long reports, Jenkins long outputs
 

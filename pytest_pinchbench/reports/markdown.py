@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pytest_pinchbench.comparison import Comparison, names
+from pytest_pinchbench.results.comparison import Comparison, names
 from pytest_pinchbench.reports import formats, text
-from pytest_pinchbench.reports.summarize import shown_score
+from pytest_pinchbench.results.summary import shown_score
 
 _MEANS_SOMETHING = re.compile(r"([\\`*_\[\]<>#|~$&])")
 _LONGEST_ISSUE = 500  # characters

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from pytest_pinchbench.comparison import Comparison, Verdict, names
-from pytest_pinchbench.gates import Gate
+from pytest_pinchbench.results.comparison import Comparison, Verdict, names
+from pytest_pinchbench.results.gates import Gate
 from pytest_pinchbench.reports import formats
-from pytest_pinchbench.reports.summarize import shown_score
+from pytest_pinchbench.results.summary import shown_score
 from pytest_pinchbench.summary import WIDTH
 
 _INDENT = " " * len("Comparison  ")

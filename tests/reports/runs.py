@@ -15,8 +15,8 @@ from surroundings import foreign_variables
 
 from pytest_pinchbench.harnesses import Usage
 from pytest_pinchbench.issues import Issue
-from pytest_pinchbench.reports.summarize import Summary, read_run, summarize
-from pytest_pinchbench.results import RUN_SCHEMA, RunDirectory
+from pytest_pinchbench.results.summary import Summary, read_run, summarize
+from pytest_pinchbench.results.run_directory import RUN_SCHEMA, RunDirectory
 from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
 
 Scores = Mapping[str, Sequence[float | None]]

@@ -10,8 +10,8 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from runs import HOSTILE, SCRIPTS, run_pinchbench, write_run
 
-from pytest_pinchbench.comparison import compare
-from pytest_pinchbench.reports.summarize import read_run
+from pytest_pinchbench.results.comparison import compare
+from pytest_pinchbench.results.summary import read_run
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_pinchbench.issues import PinchBenchError
-from pytest_pinchbench.results import (
+from pytest_pinchbench.results.run_directory import (
     Record,
     RunDirectory,
     has_shape,

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_pinchbench.comparison import Comparison, some
-from pytest_pinchbench.scores import TOLERANCE
+from pytest_pinchbench.results.comparison import Comparison, some
+from pytest_pinchbench.results.statistics import TOLERANCE
 
 
 @dataclass(frozen=True)
