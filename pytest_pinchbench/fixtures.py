@@ -59,7 +59,7 @@ def pinchbench_result(
     pinchbench_judge: ModelSpec | None,
 ) -> Record:
     """Runs the attempt and gives its record; an attempt without a score is an error here."""
-    from pytest_pinchbench.summary import why_invalid
+    from pytest_pinchbench.reports.terminal import why_invalid
 
     item = request.node
     assert isinstance(item, TaskItem)

@@ -143,7 +143,7 @@ def marker_name(text: str) -> str:
 def check_pass_mark(pinchbench_result: Record, request: pytest.FixtureRequest) -> None:
     """The body of every item: its score against the pass mark."""
     from pytest_pinchbench.results.statistics import TOLERANCE
-    from pytest_pinchbench.summary import shortfall
+    from pytest_pinchbench.reports.terminal import shortfall
 
     run = request.config.stash[RUN]
     score = pinchbench_result["metrics"]["score"]

@@ -51,7 +51,7 @@ from pytest_pinchbench.results.run_directory import (
     user_properties,
 )
 from pytest_pinchbench.suite.load import load_suite, resolve_skill_dir, select, suite_commit
-from pytest_pinchbench.summary import Outcome, official_score, printable, summary_lines
+from pytest_pinchbench.reports.terminal import Outcome, official_score, printable, summary_lines
 
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, Sandbox

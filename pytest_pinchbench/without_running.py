@@ -47,10 +47,10 @@ def _only_compares(settings: Settings) -> bool:
 
 def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
     from pytest_pinchbench.results.earlier_runs import describe, merge_runs
-    from pytest_pinchbench.reports.ended import Ended
+    from pytest_pinchbench.reports.run_report import Ended
     from pytest_pinchbench.results.summary import read_baselines
     from pytest_pinchbench.results.statistics import TOLERANCE
-    from pytest_pinchbench.summary import Outcome, summary_lines
+    from pytest_pinchbench.reports.terminal import Outcome, summary_lines
 
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         raise SettingsError(

@@ -8,7 +8,7 @@ from records import make_grade, make_run, record
 from pytest_pinchbench.harnesses import Usage
 from pytest_pinchbench.issues import Issue
 from pytest_pinchbench.reports import formats
-from pytest_pinchbench.summary import (
+from pytest_pinchbench.reports.terminal import (
     Outcome,
     official_score,
     shortfall,

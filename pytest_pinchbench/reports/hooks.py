@@ -10,7 +10,7 @@ import pytest
 
 from pytest_pinchbench.reports import junit
 from pytest_pinchbench.reports.conversation import conversation
-from pytest_pinchbench.reports.ended import Ended
+from pytest_pinchbench.reports.run_report import Ended
 from pytest_pinchbench.reports.json_report import add_scores
 from pytest_pinchbench.results.summary import Summary
 from pytest_pinchbench.results.run_directory import Record, RunDirectory

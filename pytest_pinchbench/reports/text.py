@@ -12,7 +12,7 @@ from pytest_pinchbench.results.comparison import Comparison, Verdict, names
 from pytest_pinchbench.results.gates import Gate
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.results.summary import shown_score
-from pytest_pinchbench.summary import WIDTH
+from pytest_pinchbench.reports.terminal import WIDTH
 
 _INDENT = " " * len("Comparison  ")
 _ORDER: tuple[Verdict, ...] = ("worse", "changed", "within noise", "same", "better")
