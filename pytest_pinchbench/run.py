@@ -598,7 +598,7 @@ class Work:
     def _check_endpoint(self, what: str, sandbox: Sandbox, spec: ModelSpec) -> None:
         """Raises ``EndpointUnusable``, where it is only busy after the retries."""
         from pytest_pinchbench.attempt import backoff
-        from pytest_pinchbench.grading import check_endpoint
+        from pytest_pinchbench.attempt.grading import check_endpoint
 
         if spec.base_url is None:
             return

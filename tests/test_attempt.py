@@ -10,7 +10,7 @@ from shell_agent import ShellAgent
 from pytest_pinchbench.attempt import AttemptSetup, run_attempt
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe
 from pytest_pinchbench.environments.local import LocalEnvironment
-from pytest_pinchbench.grading import Grade
+from pytest_pinchbench.attempt.grading import Grade
 from pytest_pinchbench.harnesses import Usage
 from pytest_pinchbench.issues import EnvironmentUnavailable, Issue
 from pytest_pinchbench.settings import ModelSpec

@@ -14,7 +14,7 @@ from pytest_pinchbench.environments import EnvironmentSetup, Recipe, find_enviro
 from pytest_pinchbench.issues import SandboxFailure
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.suite.task_file import WorkspaceFile
-from pytest_pinchbench.workspace import (
+from pytest_pinchbench.attempt.workspace import (
     AssetMissing,
     archive_workspace,
     make_workspace,
@@ -86,7 +86,7 @@ def test_a_kept_workspace_comes_back_as_it_was(sandbox):
 
 
 def test_a_workspace_that_is_too_large_is_not_kept(sandbox, monkeypatch):
-    monkeypatch.setattr("pytest_pinchbench.workspace.ARCHIVE_LIMIT", 1000)
+    monkeypatch.setattr("pytest_pinchbench.attempt.workspace.ARCHIVE_LIMIT", 1000)
     workspace = make_workspace(sandbox, make_task(), nothing)
     sandbox.write({f"{workspace.path}/big": b"x" * 2000})
     archive, issue = archive_workspace(sandbox, workspace, Redactor([]))

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_pinchbench.harnesses import AgentRun, Usage, sum_usage
 from pytest_pinchbench.issues import RUN_ENDERS, Issue, PinchBenchError
-from pytest_pinchbench.workspace import Workspace
+from pytest_pinchbench.attempt.workspace import Workspace
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
-    from pytest_pinchbench.grading import Grade
+    from pytest_pinchbench.attempt.grading import Grade
     from pytest_pinchbench.redaction import Redactor
     from pytest_pinchbench.suite.task_file import Task
 

@@ -10,7 +10,7 @@ import pytest
 from judging import make_task, message
 
 from pytest_pinchbench.environments import Sandbox
-from pytest_pinchbench.grading import Grade, grade
+from pytest_pinchbench.attempt.grading import Grade, grade
 
 
 def check(

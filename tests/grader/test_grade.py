@@ -13,7 +13,7 @@ import pytest
 from judging import KEY, VERDICT, JudgeServer, Reply, chat, make_task, message
 
 from pytest_pinchbench.environments import ExecResult, Sandbox
-from pytest_pinchbench.grading import Grade, check_endpoint, grade
+from pytest_pinchbench.attempt.grading import Grade, check_endpoint, grade
 from pytest_pinchbench.issues import Issue
 from pytest_pinchbench.settings import ModelSpec
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_pinchbench.grading import archive
+from pytest_pinchbench.attempt.grading import archive
 
 SOURCES = {
     source.name: source.read_text(encoding="utf-8")

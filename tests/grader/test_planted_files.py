@@ -11,7 +11,7 @@ from pathlib import Path
 from judging import make_task
 
 from pytest_pinchbench.environments import Sandbox
-from pytest_pinchbench.grading import grade
+from pytest_pinchbench.attempt.grading import grade
 
 CHEAT = (
     "import os, sys\n"

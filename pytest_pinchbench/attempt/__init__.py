@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_pinchbench import grading
-from pytest_pinchbench.grading import Grade
+from pytest_pinchbench.attempt import grading
+from pytest_pinchbench.attempt.grading import Grade
 from pytest_pinchbench.harnesses import AgentRun
 from pytest_pinchbench.issues import Issue, SandboxFailure
 from pytest_pinchbench.results.run_directory import KeptWork, TaskResult, make_result
-from pytest_pinchbench.workspace import (
+from pytest_pinchbench.attempt.workspace import (
     AssetMissing,
     Workspace,
     archive_workspace,
