@@ -33,7 +33,7 @@ def pytest_load_initial_conftests(
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
     # an xdist worker has its settings from the controller, and may not be able to resolve any
     if _is_asked_for(config) and not hasattr(config, "workerinput"):
-        from pytest_pinchbench.without_running import answer
+        from pytest_pinchbench.session.commands import answer
 
         return answer(config)
     return None
@@ -42,7 +42,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     if _is_asked_for(config):
-        from pytest_pinchbench.session import start
+        from pytest_pinchbench.session.hooks import start
 
         start(config)
 

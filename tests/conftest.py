@@ -15,7 +15,7 @@ from surroundings import foreign_variables
 
 # Imported before pytester takes note of what is: a module that pytester throws out and that is
 # then imported once more exists twice, which parts written in C or Rust do not survive.
-import pytest_pinchbench.session  # noqa: F401
+import pytest_pinchbench.session.hooks  # noqa: F401
 
 with contextlib.suppress(ImportError):
     import vl_convert  # noqa: F401

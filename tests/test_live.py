@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_pinchbench import live as live_module
-from pytest_pinchbench.live import Live, _StatusLine
+from pytest_pinchbench.session import progress as live_module
+from pytest_pinchbench.session.progress import Live, _StatusLine
 
 
 class Screen(io.StringIO):

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.reports.conversation import conversation
-from pytest_pinchbench.reports.hooks import decided_record
+from pytest_pinchbench.session.report_hooks import decided_record
 from pytest_pinchbench.reports.page import attempt_html, source
 from pytest_pinchbench.reports.text import headline
 from pytest_pinchbench.results.run_directory import RunDirectory

@@ -14,10 +14,10 @@ from pytest_pinchbench.reports.run_report import Ended
 from pytest_pinchbench.reports.json_report import add_scores
 from pytest_pinchbench.results.summary import Summary
 from pytest_pinchbench.results.run_directory import Record, RunDirectory
-from pytest_pinchbench.run import parse_node_id
+from pytest_pinchbench.session.run import parse_node_id
 
 if TYPE_CHECKING:
-    from pytest_pinchbench.run import Run
+    from pytest_pinchbench.session.run import Run
 
 
 def register(config: pytest.Config, run: Run) -> None:

@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from pytest_pinchbench import fixtures
+from pytest_pinchbench.session import fixtures
 from pytest_pinchbench import settings as options
 from pytest_pinchbench.issues import PinchBenchError
-from pytest_pinchbench.items import RUN, SuiteDirectory, TaskItem, is_suite_folder
-from pytest_pinchbench.live import Live
+from pytest_pinchbench.session.items import RUN, SuiteDirectory, TaskItem, is_suite_folder
+from pytest_pinchbench.session.progress import Live
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
-from pytest_pinchbench.run import Run
+from pytest_pinchbench.session.run import Run
 
 _Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
 
@@ -32,7 +32,7 @@ def start(config: pytest.Config) -> None:
         if worker_input is not None:
             run = Run.join(config, worker_input["pinchbench"])
         else:
-            from pytest_pinchbench.reports import hooks as report_hooks
+            from pytest_pinchbench.session import report_hooks as report_hooks
 
             run = Run.start(config, options.resolve(config, os.environ))
             # before our own: what is registered later is called earlier

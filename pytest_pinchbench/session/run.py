@@ -56,7 +56,7 @@ from pytest_pinchbench.reports.terminal import Outcome, official_score, printabl
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, Sandbox
     from pytest_pinchbench.harnesses import Harness
-    from pytest_pinchbench.items import TaskItem
+    from pytest_pinchbench.session.items import TaskItem
     from pytest_pinchbench.settings import ModelSpec, Settings
     from pytest_pinchbench.suite.task_file import Task
 
@@ -195,7 +195,7 @@ class Run:
         """Point pytest at the suite where the command line names no path, and at the file of
         a node id of the suite, wherever the suite lies. Raises ``PinchBenchError``.
         """
-        from pytest_pinchbench.items import holds_task_files, is_suite_folder
+        from pytest_pinchbench.session.items import holds_task_files, is_suite_folder
 
         config = self.config
         if self._names_a_path():
@@ -620,7 +620,7 @@ class Work:
 
 
 def _sanity_item(session: pytest.Session) -> TaskItem | None:
-    from pytest_pinchbench.items import TaskItem
+    from pytest_pinchbench.session.items import TaskItem
 
     items = [item for item in session.items if isinstance(item, TaskItem)]
     alone = len(items) == 1  # and so nothing to keep from starting
@@ -639,7 +639,7 @@ def _end_with_the_controller() -> None:
 
 
 def needs_judge(items: Iterable[pytest.Item]) -> bool:
-    from pytest_pinchbench.items import TaskItem
+    from pytest_pinchbench.session.items import TaskItem
 
     tasks = (item.pinchbench_task for item in items if isinstance(item, TaskItem))
     return any(task.grading_type != "automated" for task in tasks)

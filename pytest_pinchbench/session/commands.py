@@ -19,7 +19,7 @@ def answer(config: pytest.Config) -> int | None:
         settings = options.resolve(config, os.environ)
         if settings.show_recipe:
             from pytest_pinchbench.settings.recipes import describe_recipe
-            from pytest_pinchbench.run import Run
+            from pytest_pinchbench.session.run import Run
 
             Run(config, settings, run_id="", directory=None).check_kinds()
             print(describe_recipe(settings.recipe))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_pinchbench.items import RUN, TaskItem
+from pytest_pinchbench.session.items import RUN, TaskItem
 
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment

@@ -15,7 +15,7 @@ from pytest_pinchbench.issues import SuiteError
 
 if TYPE_CHECKING:
     from pytest_pinchbench.results.run_directory import Record
-    from pytest_pinchbench.run import Run
+    from pytest_pinchbench.session.run import Run
     from pytest_pinchbench.suite.task_file import Task
 
 # Markers that pytest or a common plugin acts on: a category of that name must not set them off.
