@@ -28,10 +28,10 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
+from pytest_pinchbench.attempt.workspace import make_workspace
 from pytest_pinchbench.environments import Environment, Sandbox
 from pytest_pinchbench.harnesses import Harness
 from pytest_pinchbench.suite.task_file import Task
-from pytest_pinchbench.attempt.workspace import make_workspace
 
 TASK = "task_01_packing_list"  # one turn with one tool call
 TARGETS = {"docker": 1.0, "local": 0.3}  # seconds of ours a task

@@ -49,11 +49,11 @@ def make(records: int, attempts: int, paths: list[Path]) -> None:
 
 
 def measure(old: Path, new: Path) -> None:
-    from pytest_pinchbench.results.comparison import compare
     from pytest_pinchbench.reports.html import report_html
     from pytest_pinchbench.reports.markdown import summary_markdown
-    from pytest_pinchbench.results.summary import read_run
+    from pytest_pinchbench.results.comparison import compare
     from pytest_pinchbench.results.run_directory import RunDirectory
+    from pytest_pinchbench.results.summary import read_run
 
     baseline = step("read and summarize the old run", lambda: read_run(old))
     directory = RunDirectory(new)

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_pinchbench.attempt.grading import Grade
+from pytest_pinchbench.attempt.record import make_result
 from pytest_pinchbench.harnesses import AgentRun, Usage
 from pytest_pinchbench.issues import Issue
 from pytest_pinchbench.redaction import Redactor
-from pytest_pinchbench.results.run_directory import TaskResult, make_result
+from pytest_pinchbench.results.records import TaskResult
 from pytest_pinchbench.suite.task_file import Prompt, Task
 
 

@@ -8,13 +8,13 @@ from settings_of import settings_of
 from shell_agent import ShellAgent
 
 from pytest_pinchbench.attempt import AttemptSetup, run_attempt
+from pytest_pinchbench.attempt.grading import Grade
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe
 from pytest_pinchbench.environments.local import LocalEnvironment
-from pytest_pinchbench.attempt.grading import Grade
 from pytest_pinchbench.harnesses import Usage
 from pytest_pinchbench.issues import EnvironmentUnavailable, Issue
-from pytest_pinchbench.settings import ModelSpec
 from pytest_pinchbench.redaction import Redactor
+from pytest_pinchbench.settings import ModelSpec
 
 JUDGE = ModelSpec("judge", base_url="http://127.0.0.1:1/v1")
 CHECK = """

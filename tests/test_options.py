@@ -15,10 +15,10 @@ from settings_of import settings_of
 
 from pytest_pinchbench import options as option_table
 from pytest_pinchbench import settings as options
-from pytest_pinchbench.settings.recipes import INSTALL_STRATEGIES
 from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.options import OPTIONS
 from pytest_pinchbench.settings import ModelSpec, Settings
+from pytest_pinchbench.settings.recipes import INSTALL_STRATEGIES
 
 pytest_plugins = ("pytester",)
 

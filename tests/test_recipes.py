@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, find_environment
+from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.settings.recipes import (
     Layer,
     describe_recipe,
     load_recipe,
     recipe_names,
 )
-from pytest_pinchbench.issues import SettingsError
 
 NAMES = ["daytona", "docker", "local", "modal"]
 IMAGE = "ailabdocker/ac-openclaw:pinchbench-v1"

@@ -11,17 +11,12 @@ import threading
 import pytest
 from records import make_run, record, result
 
+from pytest_pinchbench.attempt.kept_work import WorkMissing, kept_work, tries
 from pytest_pinchbench.harnesses import Usage, sum_usage
 from pytest_pinchbench.issues import EndpointUnusable, Issue, PinchBenchError, SandboxFailure
-from pytest_pinchbench.results.run_directory import (
-    RunDirectory,
-    WorkMissing,
-    read_record,
-    safe_name,
-    tries,
-    user_properties,
-    write_json,
-)
+from pytest_pinchbench.results.files import safe_name, write_json
+from pytest_pinchbench.results.records import user_properties
+from pytest_pinchbench.results.run_directory import RunDirectory, read_record
 
 
 def test_a_record_is_found_again_as_it_was_written(tmp_path):
@@ -41,7 +36,7 @@ def test_a_write_that_fails_in_the_middle_leaves_the_old_file_and_nothing_beside
     program = (
         "import resource, sys\n"
         "from pathlib import Path\n"
-        "from pytest_pinchbench.results.run_directory import write_atomically\n"
+        "from pytest_pinchbench.results.files import write_atomically\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # like a full disk\n"
         "write_atomically(Path(sys.argv[1]), bytes(10_000))\n"
     )
@@ -210,7 +205,7 @@ def kept(tmp_path, **changes):
 
 def test_a_conversation_with_line_separators_in_it_is_read_back(tmp_path):
     directory, record = kept(tmp_path, grading_type="llm_judge")
-    work = directory.kept_work(record)
+    work = kept_work(directory, record)
     assert work.run.transcript == ({"said": "one line \u2028 two \x85 three \u2029 four"},)
     assert work.archive is None  # a judge looks at no workspace
 
@@ -218,13 +213,13 @@ def test_a_conversation_with_line_separators_in_it_is_read_back(tmp_path):
 def test_work_that_is_not_whole_says_what_is_missing(tmp_path):
     directory, record = kept(tmp_path)
     with pytest.raises(WorkMissing, match=r"the workspace of .*task_a.* was not kept"):
-        directory.kept_work(record)
+        kept_work(directory, record)
     directory, record = kept(tmp_path, grading_type="llm_judge")
     (directory.attempt_dir("task_a", 1) / "transcript.jsonl").unlink()
     with pytest.raises(WorkMissing, match=r"task_a/attempt-1 is damaged: .*transcript\.jsonl"):
-        directory.kept_work(record)
+        kept_work(directory, record)
     with pytest.raises(WorkMissing, match="is damaged: KeyError: 'artifacts'"):
-        directory.kept_work({"task_id": "task_a", "attempt": 1, "grading_type": "automated"})
+        kept_work(directory, {"task_id": "task_a", "attempt": 1, "grading_type": "automated"})
 
 
 def test_the_tries_of_a_resumed_attempt_are_counted_once():

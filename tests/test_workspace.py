@@ -10,10 +10,6 @@ from pathlib import PurePosixPath
 import pytest
 from records import make_task
 
-from pytest_pinchbench.environments import EnvironmentSetup, Recipe, find_environment
-from pytest_pinchbench.issues import SandboxFailure
-from pytest_pinchbench.redaction import Redactor
-from pytest_pinchbench.suite.task_file import WorkspaceFile
 from pytest_pinchbench.attempt.workspace import (
     AssetMissing,
     archive_workspace,
@@ -21,6 +17,10 @@ from pytest_pinchbench.attempt.workspace import (
     restore_workspace,
     task_files,
 )
+from pytest_pinchbench.environments import EnvironmentSetup, Recipe, find_environment
+from pytest_pinchbench.issues import SandboxFailure
+from pytest_pinchbench.redaction import Redactor
+from pytest_pinchbench.suite.task_file import WorkspaceFile
 
 
 @pytest.fixture

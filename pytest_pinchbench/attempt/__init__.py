@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_pinchbench.attempt import grading
 from pytest_pinchbench.attempt.grading import Grade
-from pytest_pinchbench.harnesses import AgentRun
-from pytest_pinchbench.issues import Issue, SandboxFailure
-from pytest_pinchbench.results.run_directory import KeptWork, TaskResult, make_result
+from pytest_pinchbench.attempt.kept_work import KeptWork
+from pytest_pinchbench.attempt.record import make_result
 from pytest_pinchbench.attempt.workspace import (
     AssetMissing,
     Workspace,
@@ -21,12 +20,15 @@ from pytest_pinchbench.attempt.workspace import (
     restore_workspace,
     task_files,
 )
+from pytest_pinchbench.harnesses import AgentRun
+from pytest_pinchbench.issues import Issue, SandboxFailure
+from pytest_pinchbench.results.records import TaskResult
 
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, Sandbox
     from pytest_pinchbench.harnesses import Harness
-    from pytest_pinchbench.settings import ModelSpec, Settings
     from pytest_pinchbench.redaction import Redactor
+    from pytest_pinchbench.settings import ModelSpec, Settings
     from pytest_pinchbench.suite.task_file import Task
 
 _LASTING = {"asset_missing", "judge_missing", "judge_settings"}  # another try changes nothing
@@ -90,9 +92,9 @@ def run_attempt(
 
     A failed judge is asked again in the same sandbox; anything else that is FATAL gets a
     fresh sandbox, and an agent only where there is no work of an earlier try to grade. With
-    ``kept`` no agent runs: that work is graded again. ``earlier``: what was tried in a run
-    that is resumed (:func:`~pytest_pinchbench.results.run_directory.tries`). Raises only what ends the
-    whole run (``RUN_ENDERS``).
+    ``kept`` no agent runs: that work is graded again. ``earlier``: what was tried in a run that
+    is resumed (:func:`~pytest_pinchbench.attempt.kept_work.tries`). Raises only what ends
+    the whole run (``RUN_ENDERS``).
     """
     budget = setup.settings.retries
     failed: list[_Notes] = []

@@ -36,6 +36,7 @@ from pytest_pinchbench.environments.cloud import (
     patiently,
     whole_minutes,
 )
+from pytest_pinchbench.environments.inside.supervisor import CHUNK
 from pytest_pinchbench.environments.limits import Slot
 from pytest_pinchbench.environments.recipe_options import (
     LIMITS,
@@ -46,7 +47,6 @@ from pytest_pinchbench.environments.recipe_options import (
     yes_or_no,
 )
 from pytest_pinchbench.environments.sandbox import Exchange
-from pytest_pinchbench.environments.inside.supervisor import CHUNK
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure
 
 CREATE_TIMEOUT = 1200.0

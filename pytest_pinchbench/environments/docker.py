@@ -29,6 +29,7 @@ from docker.types import Mount
 
 from pytest_pinchbench.environments import EnvironmentSetup, SharedFolder
 from pytest_pinchbench.environments.docker_engine import FAULTS, OTHER_WAY, Engine, is_loopback
+from pytest_pinchbench.environments.inside.supervisor import CHUNK
 from pytest_pinchbench.environments.limits import OpenLimits, Slot
 from pytest_pinchbench.environments.recipe_options import (
     LIMITS,
@@ -42,7 +43,6 @@ from pytest_pinchbench.environments.recipe_options import (
     yes_or_no,
 )
 from pytest_pinchbench.environments.sandbox import Exchange, ExecSandbox, file_name
-from pytest_pinchbench.environments.inside.supervisor import CHUNK
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure, using_data_dir
 
 LABEL = "pytest-pinchbench"

@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import IO
 
 from pytest_pinchbench.environments import EnvironmentSetup
-from pytest_pinchbench.environments.inside import supervisor
-from pytest_pinchbench.environments.inside import transfer
+from pytest_pinchbench.environments.inside import supervisor, transfer
 from pytest_pinchbench.environments.recipe_options import read_options
 from pytest_pinchbench.environments.sandbox import GRACE, Exchange, ExecSandbox, file_name
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure, SettingsError

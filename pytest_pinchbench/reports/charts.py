@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_pinchbench.results.comparison import Comparison
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.reports.text import short
+from pytest_pinchbench.results.comparison import Comparison
 
 MOST_TASKS = 50  # of one chart; the table has all
 

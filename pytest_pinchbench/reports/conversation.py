@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pytest_pinchbench.results.run_directory import Record, RunDirectory
+from pytest_pinchbench.results.records import Record
+from pytest_pinchbench.results.run_directory import RunDirectory
 
 Kind = Literal["user", "thinking", "assistant", "call", "result", "error", "note"]
 

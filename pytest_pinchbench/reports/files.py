@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pytest_pinchbench.results.comparison import Comparison
 from pytest_pinchbench.reports.markdown import summary_markdown, table_markdown
-from pytest_pinchbench.results.run_directory import Record, RunDirectory, write_atomically, write_json
+from pytest_pinchbench.results.comparison import Comparison
+from pytest_pinchbench.results.files import write_atomically, write_json
+from pytest_pinchbench.results.records import Record
+from pytest_pinchbench.results.run_directory import RunDirectory
 
 
 def write_files(

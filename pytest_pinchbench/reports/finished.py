@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from pytest_pinchbench.results.comparison import compare_with_last
-from pytest_pinchbench.results.gates import comparison_gate
 from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.reports import text
 from pytest_pinchbench.reports.markdown import comparison_markdown, gate_markdown, table_markdown
+from pytest_pinchbench.results.comparison import compare_with_last
+from pytest_pinchbench.results.files import write_atomically
+from pytest_pinchbench.results.gates import comparison_gate
 from pytest_pinchbench.results.summary import Summary
-from pytest_pinchbench.results.run_directory import write_atomically
 
 
 def compare_finished(

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_pinchbench.results.comparison import Comparison
 from pytest_pinchbench.reports import formats, text
 from pytest_pinchbench.reports.markdown import summary_markdown
+from pytest_pinchbench.results.comparison import Comparison
 
 _SHOWN = 10  # GitHub shows that many errors, warnings and notices of a step each, and no more
 _STEP_SUMMARY_BYTES = 900_000  # of the 1 MiB that GitHub takes from a step

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from pytest_pinchbench.results.comparison import Comparison
 from pytest_pinchbench.reports import charts, formats, text
 from pytest_pinchbench.reports.conversation import conversation
 from pytest_pinchbench.reports.page import attempt_html, source, templates
+from pytest_pinchbench.results.comparison import Comparison
+from pytest_pinchbench.results.records import Record
+from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import shown_score
-from pytest_pinchbench.results.run_directory import Record, RunDirectory
 
 CONVERSATION = 60_000  # characters of one attempt's conversation
 _CONVERSATIONS = 20_000_000  # of all of them: a browser has to open the page

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pytest_pinchbench.results.comparison import Comparison, names
 from pytest_pinchbench.reports import formats, text
+from pytest_pinchbench.results.comparison import Comparison, names
 from pytest_pinchbench.results.summary import shown_score
 
 _MEANS_SOMETHING = re.compile(r"([\\`*_\[\]<>#|~$&])")

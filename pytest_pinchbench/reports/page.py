@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.reports.conversation import Entry
-from pytest_pinchbench.results.run_directory import Record
+from pytest_pinchbench.results.records import Record
 
 if TYPE_CHECKING:
     from jinja2 import Environment

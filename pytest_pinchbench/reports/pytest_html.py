@@ -13,10 +13,10 @@ import pytest
 
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.reports.conversation import conversation
-from pytest_pinchbench.session.report_hooks import decided_record
 from pytest_pinchbench.reports.page import attempt_html, source
 from pytest_pinchbench.reports.text import headline
 from pytest_pinchbench.results.run_directory import RunDirectory
+from pytest_pinchbench.session.report_hooks import decided_record
 
 # pytest-html keeps everything in memory and in one attribute of one page
 CONVERSATION = 30_000  # characters an attempt

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_pinchbench.results.comparison import compare_with_last
-from pytest_pinchbench.results.gates import gates
 from pytest_pinchbench.reports import github, text
 from pytest_pinchbench.reports.files import write_files
-from pytest_pinchbench.results.summary import Summary, summarize
+from pytest_pinchbench.results.comparison import compare_with_last
+from pytest_pinchbench.results.gates import gates
 from pytest_pinchbench.results.run_directory import RunDirectory
+from pytest_pinchbench.results.summary import Summary, summarize
 
 if TYPE_CHECKING:
     from pytest_pinchbench.settings import Settings

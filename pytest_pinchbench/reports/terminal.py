@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pytest_pinchbench.results import statistics as scores
 from pytest_pinchbench.reports import formats
-from pytest_pinchbench.results.run_directory import Record
+from pytest_pinchbench.results import statistics as scores
+from pytest_pinchbench.results.records import Record
 
 WIDTH = 80
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")

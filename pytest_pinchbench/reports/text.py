@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from pytest_pinchbench.reports import formats
+from pytest_pinchbench.reports.terminal import WIDTH
 from pytest_pinchbench.results.comparison import Comparison, Verdict, names
 from pytest_pinchbench.results.gates import Gate
-from pytest_pinchbench.reports import formats
 from pytest_pinchbench.results.summary import shown_score
-from pytest_pinchbench.reports.terminal import WIDTH
 
 _INDENT = " " * len("Comparison  ")
 _ORDER: tuple[Verdict, ...] = ("worse", "changed", "within noise", "same", "better")

@@ -27,7 +27,13 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, Literal
 
-from pytest_pinchbench.results.statistics import bootstrap, bounds, pool_size, repetitions, resampled_means
+from pytest_pinchbench.results.statistics import (
+    bootstrap,
+    bounds,
+    pool_size,
+    repetitions,
+    resampled_means,
+)
 
 Summary = Mapping[str, Any]
 Verdict = Literal["worse", "changed", "within noise", "same", "better"]

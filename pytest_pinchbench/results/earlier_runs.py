@@ -11,16 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_pinchbench.issues import PinchBenchError
-from pytest_pinchbench.results.run_directory import (
-    Record,
-    RunDirectory,
-    has_shape,
-    iso_time,
-    read_json,
-    read_record,
-    safe_name,
-    write_json,
-)
+from pytest_pinchbench.results.files import has_shape, read_json, safe_name, write_json
+from pytest_pinchbench.results.records import Record, iso_time
+from pytest_pinchbench.results.run_directory import RunDirectory, read_record
 from pytest_pinchbench.suite.load import suite_digest
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_pinchbench.results.run_directory import Record
+from pytest_pinchbench.results.records import Record
 
 TOLERANCE = 1e-9
 """What a mark is missed by before it is missed: a mean of 0.8 may be a float just below it."""

@@ -13,10 +13,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.results import statistics as scores
 from pytest_pinchbench.results.earlier_runs import describe, find_run, refuse_damaged
-from pytest_pinchbench.issues import PinchBenchError
-from pytest_pinchbench.results.run_directory import Record, RunDirectory, has_shape, read_json
+from pytest_pinchbench.results.files import has_shape, read_json
+from pytest_pinchbench.results.records import Record
+from pytest_pinchbench.results.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from pytest_pinchbench.settings import Settings

@@ -18,8 +18,8 @@ def answer(config: pytest.Config) -> int | None:
     try:
         settings = options.resolve(config, os.environ)
         if settings.show_recipe:
-            from pytest_pinchbench.settings.recipes import describe_recipe
             from pytest_pinchbench.session.run import Run
+            from pytest_pinchbench.settings.recipes import describe_recipe
 
             Run(config, settings, run_id="", directory=None).check_kinds()
             print(describe_recipe(settings.recipe))
@@ -46,11 +46,11 @@ def _only_compares(settings: Settings) -> bool:
 
 
 def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
-    from pytest_pinchbench.results.earlier_runs import describe, merge_runs
     from pytest_pinchbench.reports.run_report import Ended
-    from pytest_pinchbench.results.summary import read_baselines
-    from pytest_pinchbench.results.statistics import TOLERANCE
     from pytest_pinchbench.reports.terminal import Outcome, summary_lines
+    from pytest_pinchbench.results.earlier_runs import describe, merge_runs
+    from pytest_pinchbench.results.statistics import TOLERANCE
+    from pytest_pinchbench.results.summary import read_baselines
 
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         raise SettingsError(

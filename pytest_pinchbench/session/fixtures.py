@@ -11,8 +11,8 @@ from pytest_pinchbench.session.items import RUN, TaskItem
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment
     from pytest_pinchbench.harnesses import Harness
+    from pytest_pinchbench.results.records import Record
     from pytest_pinchbench.settings import ModelSpec, Settings
-    from pytest_pinchbench.results.run_directory import Record
     from pytest_pinchbench.suite.task_file import Task
 
 

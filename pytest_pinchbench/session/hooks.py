@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from pytest_pinchbench.session import fixtures
 from pytest_pinchbench import settings as options
 from pytest_pinchbench.issues import PinchBenchError
-from pytest_pinchbench.session.items import RUN, SuiteDirectory, TaskItem, is_suite_folder
-from pytest_pinchbench.session.progress import Live
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
+from pytest_pinchbench.session import fixtures
+from pytest_pinchbench.session.items import RUN, SuiteDirectory, TaskItem, is_suite_folder
+from pytest_pinchbench.session.progress import Live
 from pytest_pinchbench.session.run import Run
 
 _Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)

@@ -14,7 +14,7 @@ import pytest
 from pytest_pinchbench.issues import SuiteError
 
 if TYPE_CHECKING:
-    from pytest_pinchbench.results.run_directory import Record
+    from pytest_pinchbench.results.records import Record
     from pytest_pinchbench.session.run import Run
     from pytest_pinchbench.suite.task_file import Task
 
@@ -142,8 +142,8 @@ def marker_name(text: str) -> str:
 
 def check_pass_mark(pinchbench_result: Record, request: pytest.FixtureRequest) -> None:
     """The body of every item: its score against the pass mark."""
-    from pytest_pinchbench.results.statistics import TOLERANCE
     from pytest_pinchbench.reports.terminal import shortfall
+    from pytest_pinchbench.results.statistics import TOLERANCE
 
     run = request.config.stash[RUN]
     score = pinchbench_result["metrics"]["score"]

@@ -10,10 +10,11 @@ import pytest
 
 from pytest_pinchbench.reports import junit
 from pytest_pinchbench.reports.conversation import conversation
-from pytest_pinchbench.reports.run_report import Ended
 from pytest_pinchbench.reports.json_report import add_scores
+from pytest_pinchbench.reports.run_report import Ended
+from pytest_pinchbench.results.records import Record
+from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import Summary
-from pytest_pinchbench.results.run_directory import Record, RunDirectory
 from pytest_pinchbench.session.run import parse_node_id
 
 if TYPE_CHECKING:

@@ -18,15 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_pinchbench.results.earlier_runs import (
-    GRADING,
-    as_before,
-    describe,
-    find_run,
-    identity,
-    refuse_damaged,
-    refuse_differences,
-)
+from pytest_pinchbench.attempt.kept_work import WorkMissing, kept_work, not_regraded, tries
 from pytest_pinchbench.issues import (
     RUN_ENDERS,
     EndpointUnusable,
@@ -37,21 +29,21 @@ from pytest_pinchbench.issues import (
 from pytest_pinchbench.options import only_looks
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
-from pytest_pinchbench.results.summary import Summary, read_baselines, wall_seconds_of
-from pytest_pinchbench.results.run_directory import (
-    RUN_SCHEMA,
-    Record,
-    RunDirectory,
-    WorkMissing,
-    cost_of,
-    iso_time,
-    not_regraded,
-    safe_name,
-    tries,
-    user_properties,
-)
-from pytest_pinchbench.suite.load import load_suite, resolve_skill_dir, select, suite_commit
 from pytest_pinchbench.reports.terminal import Outcome, official_score, printable, summary_lines
+from pytest_pinchbench.results.earlier_runs import (
+    GRADING,
+    as_before,
+    describe,
+    find_run,
+    identity,
+    refuse_damaged,
+    refuse_differences,
+)
+from pytest_pinchbench.results.files import safe_name
+from pytest_pinchbench.results.records import RUN_SCHEMA, Record, cost_of, iso_time, user_properties
+from pytest_pinchbench.results.run_directory import RunDirectory
+from pytest_pinchbench.results.summary import Summary, read_baselines, wall_seconds_of
+from pytest_pinchbench.suite.load import load_suite, resolve_skill_dir, select, suite_commit
 
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, Sandbox
@@ -543,7 +535,7 @@ class Work:
             found = source.read(task.id, attempt)
             assert found is not None  # or the item would have been deselected
             try:
-                kept = source.kept_work(found)
+                kept = kept_work(source, found)
             except WorkMissing as error:
                 return directory.copy_from(source, not_regraded(found, str(error)))
             if kept is None:
@@ -552,7 +544,7 @@ class Work:
             kept = None
             if invalid is not None:
                 with contextlib.suppress(WorkMissing):
-                    kept = directory.kept_work(invalid)
+                    kept = kept_work(directory, invalid)
                 earlier = tries(invalid, taken_up=kept is not None)
             if kept is None:
                 self.harness.prepare(self.environment)

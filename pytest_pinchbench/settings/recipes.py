@@ -16,8 +16,8 @@ from pytest_pinchbench.environments import Recipe
 from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.options import INSTALL_STRATEGIES
 from pytest_pinchbench.redaction import MASK
-from pytest_pinchbench.spelling import nearest
 from pytest_pinchbench.settings.yaml_document import Document, YamlError, parse
+from pytest_pinchbench.spelling import nearest
 
 SECRET_NAME = re.compile(
     r"(^|[_-]|API)KEY$|(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTHORIZATION)$", re.IGNORECASE

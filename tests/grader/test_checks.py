@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from judging import make_task, message
 
-from pytest_pinchbench.environments import Sandbox
 from pytest_pinchbench.attempt.grading import Grade, grade
+from pytest_pinchbench.environments import Sandbox
 
 
 def check(

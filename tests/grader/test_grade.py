@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from judging import KEY, VERDICT, JudgeServer, Reply, chat, make_task, message
 
-from pytest_pinchbench.environments import ExecResult, Sandbox
 from pytest_pinchbench.attempt.grading import Grade, check_endpoint, grade
+from pytest_pinchbench.environments import ExecResult, Sandbox
 from pytest_pinchbench.issues import Issue
 from pytest_pinchbench.settings import ModelSpec
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from judging import make_task
 
-from pytest_pinchbench.environments import Sandbox
 from pytest_pinchbench.attempt.grading import grade
+from pytest_pinchbench.environments import Sandbox
 
 CHEAT = (
     "import os, sys\n"

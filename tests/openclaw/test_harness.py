@@ -13,8 +13,8 @@ from harness_attempts import KEY, Attempt, make_task
 from stand_in import StandIn
 
 from pytest_pinchbench.harnesses import find_harness
-from pytest_pinchbench.issues import HarnessUnavailable, SettingsError
 from pytest_pinchbench.harnesses.openclaw import OpenClawHarness
+from pytest_pinchbench.issues import HarnessUnavailable, SettingsError
 from pytest_pinchbench.settings import Settings
 from pytest_pinchbench.suite.task_file import Prompt
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_pinchbench.issues import HarnessUnavailable
 from pytest_pinchbench.harnesses.openclaw import install
 from pytest_pinchbench.harnesses.openclaw.install import install_here, satisfies
+from pytest_pinchbench.issues import HarnessUnavailable
 
 NPM = """
 import json, os, pathlib, sys, time

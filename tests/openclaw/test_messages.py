@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from transcript_files import assistant, call, failed, said, tool_result, user
 
-from pytest_pinchbench.harnesses.openclaw import messages
 from pytest_pinchbench.harnesses import Usage
+from pytest_pinchbench.harnesses.openclaw import messages
 
 
 def test_usage_is_summed_over_the_models_messages() -> None:

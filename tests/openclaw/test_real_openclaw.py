@@ -16,8 +16,8 @@ from harness_attempts import KEY, Attempt, make_task
 
 from pytest_pinchbench.demo.model import ScriptedModel
 from pytest_pinchbench.demo.script import Action, Fault, parse_script
-from pytest_pinchbench.issues import HarnessUnavailable
 from pytest_pinchbench.harnesses.openclaw import OpenClawHarness
+from pytest_pinchbench.issues import HarnessUnavailable
 from pytest_pinchbench.settings import Settings
 
 pytestmark = pytest.mark.openclaw

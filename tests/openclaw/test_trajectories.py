@@ -14,8 +14,8 @@ from transcript_files import (
     write_table,
 )
 
-from pytest_pinchbench.harnesses.openclaw.transcripts import read_transcript
 from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
+from pytest_pinchbench.harnesses.openclaw.transcripts import read_transcript
 
 CONVERSATION = [
     {"type": "session"},

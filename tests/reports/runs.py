@@ -14,10 +14,11 @@ from records import make_grade, make_run, record, result
 from surroundings import foreign_variables
 
 from pytest_pinchbench.harnesses import Usage
-from pytest_pinchbench.issues import Issue
-from pytest_pinchbench.results.summary import Summary, read_run, summarize
-from pytest_pinchbench.results.run_directory import RUN_SCHEMA, RunDirectory
 from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
+from pytest_pinchbench.issues import Issue
+from pytest_pinchbench.results.records import RUN_SCHEMA
+from pytest_pinchbench.results.run_directory import RunDirectory
+from pytest_pinchbench.results.summary import Summary, read_run, summarize
 
 Scores = Mapping[str, Sequence[float | None]]
 

@@ -8,11 +8,11 @@ import pytest
 from records import record
 from runs import quick_summary, summary_of, write_run
 
-from pytest_pinchbench.results.comparison import compare
 from pytest_pinchbench.issues import Issue, PinchBenchError
 from pytest_pinchbench.reports import files, html
 from pytest_pinchbench.reports.finished import compare_finished
 from pytest_pinchbench.reports.github import annotation_lines, command, write_step_summary
+from pytest_pinchbench.results.comparison import compare
 from pytest_pinchbench.results.summary import read_run, summarize
 
 

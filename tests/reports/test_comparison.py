@@ -7,9 +7,9 @@ import random
 import pytest
 from runs import quick_summary
 
+from pytest_pinchbench.reports.text import comparison_lines, gate_lines, table_lines
 from pytest_pinchbench.results.comparison import compare, compare_with_last, names
 from pytest_pinchbench.results.gates import comparison_gate
-from pytest_pinchbench.reports.text import comparison_lines, gate_lines, table_lines
 
 TASKS = [f"task_{n:02}" for n in range(23)]
 

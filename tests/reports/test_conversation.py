@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from runs import transcript, write_run
 
+from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
 from pytest_pinchbench.reports.conversation import (
     LONGEST,
     Entry,
@@ -13,7 +14,6 @@ from pytest_pinchbench.reports.conversation import (
     entries,
     tail,
 )
-from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
 
 
 def test_everything_that_happened_is_there_in_order():

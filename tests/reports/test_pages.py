@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from runs import HOSTILE, write_run
 
-from pytest_pinchbench.results.comparison import compare
 from pytest_pinchbench.reports.files import write_files
+from pytest_pinchbench.results.comparison import compare
 from pytest_pinchbench.results.summary import read_run
 
 pytestmark = pytest.mark.chromium

@@ -12,13 +12,14 @@ from records import make_grade, make_run, record, result
 from runs import transcript, write_run
 
 import pytest_pinchbench
-from pytest_pinchbench.harnesses.openclaw import trajectory
-from pytest_pinchbench.results.comparison import compare
 from pytest_pinchbench.harnesses import Usage
+from pytest_pinchbench.harnesses.openclaw import trajectory
 from pytest_pinchbench.issues import Issue
 from pytest_pinchbench.reports.files import write_files
+from pytest_pinchbench.results.comparison import compare
+from pytest_pinchbench.results.records import RESULT_SCHEMA, RUN_SCHEMA
+from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import SUMMARY_SCHEMA, read_run, summarize
-from pytest_pinchbench.results.run_directory import RESULT_SCHEMA, RUN_SCHEMA, RunDirectory
 
 jsonschema = pytest.importorskip("jsonschema")
 

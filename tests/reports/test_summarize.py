@@ -9,8 +9,6 @@ import pytest
 from records import make_grade, make_run, record
 from runs import HOSTILE, quick_summary, summary_of, write_run
 
-from pytest_pinchbench.results import statistics as scores
-from pytest_pinchbench.results.comparison import compare
 from pytest_pinchbench.harnesses import Usage
 from pytest_pinchbench.issues import Issue, PinchBenchError
 from pytest_pinchbench.reports.markdown import (
@@ -19,6 +17,8 @@ from pytest_pinchbench.reports.markdown import (
     summary_markdown,
     table_markdown,
 )
+from pytest_pinchbench.results import statistics as scores
+from pytest_pinchbench.results.comparison import compare
 from pytest_pinchbench.results.summary import read_run, summarize
 
 MISSING = float("nan")

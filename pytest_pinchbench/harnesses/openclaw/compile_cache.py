@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_pinchbench.issues import SandboxFailure
 from pytest_pinchbench.harnesses.openclaw import config
+from pytest_pinchbench.issues import SandboxFailure
 
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, Sandbox

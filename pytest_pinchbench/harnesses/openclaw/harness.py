@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from pytest_pinchbench.harnesses.openclaw import messages
 from pytest_pinchbench.harnesses import AgentRun
-from pytest_pinchbench.issues import HarnessUnavailable, Issue, SettingsError, using_data_dir
-from pytest_pinchbench.harnesses.openclaw import config, install, outcome
+from pytest_pinchbench.harnesses.openclaw import config, install, messages, outcome
 from pytest_pinchbench.harnesses.openclaw.compile_cache import compile_cache
-from pytest_pinchbench.harnesses.openclaw.transcripts import Event, TranscriptUnreadable, read_transcript
-from pytest_pinchbench.harnesses.openclaw.versions import image_version, sandbox_version
-from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
+from pytest_pinchbench.harnesses.openclaw.transcripts import (
+    Event,
+    TranscriptUnreadable,
+    read_transcript,
+)
+from pytest_pinchbench.harnesses.openclaw.versions import image_version, sandbox_version
+from pytest_pinchbench.issues import HarnessUnavailable, Issue, SettingsError, using_data_dir
+from pytest_pinchbench.redaction import Redactor
 
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, ExecResult, Sandbox

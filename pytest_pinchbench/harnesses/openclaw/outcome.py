@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pytest_pinchbench.harnesses.openclaw import messages as read
 from pytest_pinchbench.environments import ExecResult
+from pytest_pinchbench.harnesses.openclaw import messages as read
 from pytest_pinchbench.issues import Issue
 
 REFUSALS = (400, 413, 422)

@@ -1,0 +1,105 @@
+"""The work of an earlier attempt: read back, so that it is graded again and not paid for again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_pinchbench.attempt.workspace import Workspace
+from pytest_pinchbench.harnesses import AgentRun, Usage
+from pytest_pinchbench.issues import Issue, PinchBenchError
+from pytest_pinchbench.results.records import Record, agent_issues
+from pytest_pinchbench.results.run_directory import RunDirectory
+
+
+@dataclass(frozen=True)
+class KeptWork:
+    """What an earlier attempt left: enough to grade it again."""
+
+    run: AgentRun
+    archive: bytes | None
+    """The workspace; None where the grade does not look at it."""
+    workspace: str
+    """Its path below the sandbox's workspace root."""
+
+
+class WorkMissing(PinchBenchError):
+    """An earlier attempt's work cannot be graded again: a part of it is not there."""
+
+
+def kept_work(directory: RunDirectory, record: Record) -> KeptWork | None:
+    """What the agent of an attempt left; None where there is nothing to grade, since
+    there was no agent, or it failed. Raises ``WorkMissing`` where it is not whole.
+    """
+    folder = directory.attempt_dir(record["task_id"], record["attempt"])
+    try:
+        return _read(folder, record)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise WorkMissing(f"{folder} is damaged: {type(error).__name__}: {error}") from None
+
+
+def _read(folder: Path, record: Record) -> KeptWork | None:
+    artifacts = record["artifacts"]
+    execution = artifacts["harness_execution"]
+    issues = agent_issues(record)
+    if execution is None or any(issue.severity == "FATAL" for issue in issues):
+        return None
+    archive = None
+    if record["grading_type"] != "llm_judge":  # a judge reads no workspace
+        if artifacts["workspace"] is None:
+            raise WorkMissing(f"the workspace of {folder} was not kept")
+        archive = (folder / artifacts["workspace"]).read_bytes()
+
+    def text(name: str) -> str:
+        return (folder / name).read_text(encoding="utf-8")
+
+    run = AgentRun(
+        transcript=tuple(
+            json.loads(line) for line in text(execution["transcript"]).split("\n") if line
+        ),
+        trajectory=json.loads(text(record["trajectory"])),
+        usage=Usage(**record["usage"]),
+        final_answer=record["final_answer"],
+        timed_out=record["timed_out"],
+        execution_time=record["execution_time"],
+        stdout=text(execution["stdout"]),
+        stderr=text(execution["stderr"]),
+        version=execution["version"],
+        issues=issues,
+    )
+    return KeptWork(run, archive, Workspace(artifacts["workspace_path"]).relative)
+
+
+def not_regraded(record: Record, why: str) -> Record:
+    """The record of an attempt that was to be graded again, and cannot be: no score of today's
+    judge and checks, and so none.
+    """
+    message = f"it cannot be graded again: {why}; its score of then is in the earlier run"
+    issues = [*agent_issues(record), Issue("FATAL", "work_missing", message)]
+    return {
+        **record,
+        "status": "invalid",
+        "metrics": {"score": None, "passed": None},
+        "issues": [asdict(issue) for issue in issues],
+    }
+
+
+def tries(record: Record, *, taken_up: bool) -> list[dict[str, Any]]:
+    """What an invalid record stands for, as the tries before a next one (``make_result``).
+
+    ``taken_up``: its agent's work is graded again, and is counted there. Its sums cover the
+    tries before it.
+    """
+    usage = None if taken_up else Usage(**record["usage"])
+    judged = Usage(**record["judge_usage"]) if record["judge_usage"] else None
+    before = [(one["issues"], None, None) for one in record["retried"]]
+    return [
+        {
+            "issues": [Issue(**issue) for issue in issues],
+            "usage": used,
+            "judge_usage": used_by_judge,
+        }
+        for issues, used, used_by_judge in [*before, (record["issues"], usage, judged)]
+    ]

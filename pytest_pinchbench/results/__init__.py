@@ -1,0 +1,1 @@
+"""What a run leaves behind: records, the run directory, and the numbers made from them."""

@@ -1,0 +1,70 @@
+"""JSON files of a run directory: read leniently, written atomically."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+# a lone surrogate, which a model can produce, has no UTF-8: it stays the escape JSON has
+LENIENT = ("utf-8", "backslashreplace")
+
+
+def safe_name(text: str) -> str:
+    """A model or task id as one path component: ``openrouter/x:free`` is ``openrouter-x-free``."""
+    return re.sub(r"[^A-Za-z0-9._+=-]+", "-", text).strip(".-") or "unnamed"
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds; None where there is no file, or it holds no JSON."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def has_shape(value: Any, shape: Any) -> bool:
+    """Whether a JSON value holds what will be read of it.
+
+    A shape is a type or several, a mapping of names that have to be there to shapes, or a
+    list of the one shape that every item has.
+    """
+    if isinstance(shape, dict):
+        return isinstance(value, dict) and all(
+            name in value and has_shape(value[name], part) for name, part in shape.items()
+        )
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(has_shape(item, shape[0]) for item in value)
+    return isinstance(value, shape)
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_atomically(path, json_bytes(value))
+
+
+def json_bytes(value: Any) -> bytes:
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    return text.encode(*LENIENT) + b"\n"
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """A reader sees the old file or the new one, and a killed process leaves no torn one."""
+    with _temporary(path) as temporary:
+        with open(temporary, "wb") as stream:  # a killed process of this number may have left one
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+
+
+@contextlib.contextmanager
+def _temporary(path: Path) -> Iterator[Path]:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,110 @@
+"""The record of an attempt: its fields, and what is read off it.
+
+A record is what an attempt's ``result.json`` holds: JSON values, redacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from pytest_pinchbench.harnesses import Usage
+from pytest_pinchbench.issues import Issue
+
+RESULT_SCHEMA = "pinchbench-result-1"
+RUN_SCHEMA = "pinchbench-run-1"
+
+Record = dict[str, Any]
+
+_NUMBER = (int, float)
+_ISSUE = {"severity": str, "code": str, "message": str}
+RECORD_SHAPE = {
+    **dict.fromkeys(("task_id", "name", "category", "grading_type", "status"), str),
+    "attempt": int,
+    "metrics": {"score": (*_NUMBER, type(None)), "passed": (bool, type(None))},
+    "timed_out": bool,
+    "ground_truth": {},
+    "issues": [_ISSUE],
+    "usage": {name: (*_NUMBER, type(None)) for name in Usage.__dataclass_fields__},
+    "judge_usage": (dict, type(None)),
+    "execution_time": (*_NUMBER, type(None)),
+    **dict.fromkeys(("started_at", "finished_at"), str),
+    "retried": [{}],
+    "artifacts": {"workspace": object, "harness_execution": (dict, type(None))},
+    "meta": {"benchmark": {"scoring": (dict, type(None))}},
+}
+"""What is read of a record, for :func:`has_shape`."""
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """The outcome of one attempt.
+
+    ``record`` is what ``result.json`` says (JSON values, redacted); ``files`` are written
+    beside it, by name.
+    """
+
+    record: Record
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def score(self) -> float | None:
+        """0 to 1, or None: the attempt is invalid."""
+        score: float | None = self.record["metrics"]["score"]
+        return score
+
+    @property
+    def issues(self) -> tuple[Issue, ...]:
+        return tuple(Issue(**issue) for issue in self.record["issues"])
+
+
+def cost_of(record: Record, *, agent: bool = True) -> float:
+    """Dollars that an attempt cost, its judge included, as far as prices are known; without
+    the agent where its work was paid for in an earlier run.
+    """
+    spent = [record["usage"] if agent else {}, record["judge_usage"] or {}]
+    return sum(usage.get("cost_usd") or 0.0 for usage in spent)
+
+
+def iso_time(seconds: float) -> str:
+    """Unix time as ISO 8601 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
+
+
+def user_properties(record: Record) -> list[tuple[str, Any]]:
+    """What a report of pytest's ecosystem gets of a record: plain JSON values.
+
+    A value that is not known (the score of an invalid attempt, a cost without a price) is
+    left out.
+    """
+    usage, judge = record["usage"], record["judge_usage"] or {}
+    scoring = record["meta"]["benchmark"]["scoring"]
+    properties = {
+        "score": record["metrics"]["score"],
+        "passed": record["metrics"]["passed"],
+        "task_id": record["task_id"],
+        "category": record["category"],
+        "grading_type": record["grading_type"],
+        "status": record["status"],
+        "attempt": record["attempt"],
+        "timed_out": record["timed_out"],
+        "input_tokens": usage["input_tokens"],
+        "output_tokens": usage["output_tokens"],
+        "total_tokens": usage["total_tokens"],
+        "cost_usd": usage["cost_usd"],
+        "judge_tokens": judge.get("total_tokens"),
+        "judge_cost_usd": judge.get("cost_usd"),
+        "request_count": usage["request_count"],
+        "execution_time": record["execution_time"],
+        "breakdown": scoring["breakdown"] if scoring else None,
+    }
+    return [(name, value) for name, value in properties.items() if value is not None]
+
+
+def agent_issues(record: Record) -> tuple[Issue, ...]:
+    """What went wrong before the grading."""
+    scoring = record["meta"]["benchmark"]["scoring"]
+    of_grading = scoring["issues"] if scoring else []
+    return tuple(Issue(**one) for one in record["issues"] if one not in of_grading)
