@@ -115,7 +115,7 @@ def test_registering_the_options_loads_nothing_heavy() -> None:
     program = (
         "import sys, pytest\n"
         "before = set(sys.modules)\n"
-        "import pytest_pinchbench.option_table\n"
+        "import pytest_pinchbench.options\n"
         "print(*sorted(set(sys.modules) - before))\n"
     )
     done = subprocess.run(

@@ -376,6 +376,6 @@ def _off_main_thread(call: Callable[[], T]) -> T:
 
 @functools.cache
 def _boot() -> str:
-    source = files("pytest_pinchbench.environments").joinpath("detached.py").read_bytes()
+    source = files("pytest_pinchbench.environments.inside").joinpath("detached.py").read_bytes()
     packed = base64.b64encode(zlib.compress(source, 9)).decode()
     return f"import base64,zlib;exec(zlib.decompress(base64.b64decode('{packed}')))"
