@@ -122,23 +122,29 @@ def test_the_pytest_html_report_is_quiet_and_readable(chromium, html_page, tmp_p
     assert smallest_text(page) >= 9.5
 
 
-def test_a_category_has_a_bar_as_long_as_its_mean(chromium, report):
-    page = chromium.open(report, width=1280)
+def test_a_category_has_a_bar_as_long_as_its_mean(chromium, tmp_path):
+    scores = {f"task_{n:02}": [n % 4 / 4 + n / 60] for n in range(10)} | {"task_10": [None]}
+    categories = {
+        task: ["writing", "coding & more", HOSTILE][n // 5] for n, task in enumerate(scores)
+    }
+    directory = write_run(tmp_path / "run", scores, categories=categories)
+    write_files(directory, directory.records(), read_run(directory.path))
+    page = chromium.open(directory.path / "report.html", width=1280)
     rows = page.run(
         """[...document.querySelectorAll('.categories tbody tr')].map((row) => {
         const whole = row.querySelector('.bar div').getBoundingClientRect();
-        const share = (name) => {
-          const part = row.querySelector('.bar .' + name).getBoundingClientRect();
-          return [part.left, part.right].map((x) => (x - whole.left) / whole.width);
-        };
         const texts = [...row.cells].slice(0, 3).map((cell) => cell.textContent);
-        return [...texts, share('mean')[1], ...share('interval')]; })"""
+        const ends = [...row.querySelectorAll('.bar i')].flatMap((part) => {
+          const box = part.getBoundingClientRect();
+          return [box.left, box.right].map((x) => (x - whole.left) / whole.width); });
+        return [...texts, ...ends]; })"""
     )
-    assert [row[0] for row in rows] == [HOSTILE, "coding & more", "writing"]
-    for _, mean, interval, *bar in rows:
-        shown = [float(mean), *map(float, interval.split(" to "))]
-        assert bar == pytest.approx(shown, abs=0.005)
-    assert len({row[1] for row in rows}) == 3  # the bars differ, so a constant one fails
+    assert rows[0] == [HOSTILE, "-", "-"]  # only an invalid task: neither mean nor bar
+    assert [row[0] for row in rows[1:]] == ["coding & more", "writing"]
+    assert rows[1][1] != rows[2][1]
+    for _, mean, interval, *ends in rows[1:]:
+        shown = [0, float(mean), *map(float, interval.split(" to "))]
+        assert ends == pytest.approx(shown, abs=0.005)
 
 
 def test_what_a_model_says_stays_text(chromium, report):
