@@ -134,6 +134,14 @@ def test_reports_of_the_ecosystem_have_the_scores(pytester, project, run):
     assert "cost_usd" not in properties
 
 
+def test_a_run_needs_no_pytest_json_report(project, run):
+    """Scores, records and the pages come from a run whose pytest-json-report is switched off."""
+    project({"task_a": GOOD, "task_b": HALF})
+    result = run("-p", "no:pytest_jsonreport")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["Mean score  0.750*"])
+
+
 def test_an_agent_out_of_time_is_graded_on_what_is_there(pytester, project, run):
     for seconds in (1, 10, 100):  # so many that it gets to its sleep
         project({"task_a": f"{GOOD}; sleep 600"}, task_a={"timeout_seconds": seconds})
