@@ -255,22 +255,33 @@ def test_a_fixture_of_the_project_can_change_a_task(pytester, project, run):
     run().assert_outcomes(passed=1)
 
 
-def test_fixtures_of_a_module_work_with_tasks(pytester, project, run):
+def test_autouse_fixtures_of_the_project_are_for_its_own_tests(pytester, project, run):
     project({"task_a": GOOD})
+    pytester.makeini("[pytest]\nusefixtures = broken")
     add_to_conftest(
         pytester,
         """
-        @pytest.fixture(autouse=True, scope="module")
-        def once_a_file(request):
-            assert request.module is None
-            assert request.node.path.name == "task_a.md"
+        @pytest.fixture(autouse=True, scope="session")
+        def broken():
+            raise RuntimeError("a fake file system, say")
 
-        @pytest.fixture(autouse=True, scope="package")
-        def once_a_folder():
-            pass
+        @pytest.fixture(scope="session")
+        def server(tmp_path_factory):
+            return tmp_path_factory.mktemp("server")
+
+        @pytest.fixture(scope="session")
+        def pinchbench_settings(pinchbench_settings, server):
+            print(f"\\nrequested: {server.name}")
+            return pinchbench_settings
+
+        @pytest.fixture(autouse=True, scope="module")
+        def pinchbench_once_a_file(request, server):
+            print(f"autouse: {request.module.__name__}")
         """,
     )
-    run().assert_outcomes(passed=1)
+    result = run("-s")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["requested: server0", "autouse: task_a"])
 
 
 def test_xfail_and_skip_are_pytests_own_words(pytester, project, run):
