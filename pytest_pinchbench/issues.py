@@ -83,6 +83,10 @@ class SanityFailed(PinchBenchError):
     """The suite's sanity task scored nothing: what is wrong would cost every other task."""
 
 
+class BudgetUsedUp(PinchBenchError):
+    """The run's budget was used up in mid-attempt. The attempt counts as not run."""
+
+
 @contextmanager
 def using_data_dir(kind: type[PinchBenchError]) -> Iterator[None]:
     """A data directory that cannot be used becomes a ``kind`` that says how to have another."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_pinchbench.attempt import grading
 from pytest_pinchbench.attempt.grading import Grade
 from pytest_pinchbench.attempt.kept_work import KeptWork
+from pytest_pinchbench.attempt.line import RelayedLine, reached
 from pytest_pinchbench.attempt.record import make_result
 from pytest_pinchbench.attempt.workspace import (
     AssetMissing,
@@ -20,14 +21,16 @@ from pytest_pinchbench.attempt.workspace import (
     restore_workspace,
     task_files,
 )
-from pytest_pinchbench.harnesses import AgentRun
-from pytest_pinchbench.issues import Issue, SandboxFailure
+from pytest_pinchbench.harnesses import AgentRun, DirectLine
+from pytest_pinchbench.issues import BudgetUsedUp, Issue, SandboxFailure
+from pytest_pinchbench.relay.client import STARTUP_LIMIT, WAITING_LIMIT, RelayLost
 from pytest_pinchbench.results.records import TaskResult
 
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, Sandbox
     from pytest_pinchbench.harnesses import Harness
     from pytest_pinchbench.redaction import Redactor
+    from pytest_pinchbench.relay.client import RelayClient
     from pytest_pinchbench.settings import ModelSpec, Settings
     from pytest_pinchbench.suite.task_file import Task
 
@@ -46,6 +49,7 @@ class AttemptSetup:
     redactor: Redactor
     run_id: str
     model_id: str
+    relay: RelayClient | None = None
     before_agent: Callable[[Sandbox], None] = lambda sandbox: None
     """Called in each sandbox before its agent starts (the run's endpoint checks)."""
     sleep: Callable[[float], None] = time.sleep
@@ -100,7 +104,7 @@ def run_attempt(
     failed: list[_Notes] = []
     while True:
         notes = _Notes()
-        _try_once(task, setup, notes, budget, kept)
+        _try_once(task, attempt, setup, notes, budget, kept)
         budget -= notes.asked_again
         if not notes.fatal or notes.graded or budget <= 0 or _hopeless(notes.issues):
             return _result(task, attempt, setup, notes, failed, earlier)
@@ -120,27 +124,32 @@ def _salvage(notes: _Notes) -> KeptWork | None:
 
 
 def _try_once(
-    task: Task, setup: AttemptSetup, notes: _Notes, retries: int, kept: KeptWork | None
+    task: Task,
+    attempt: int,
+    setup: AttemptSetup,
+    notes: _Notes,
+    retries: int,
+    kept: KeptWork | None,
 ) -> None:
     """One sandbox, one agent, its grade; what comes of it is in ``notes``."""
     try:
         # what is missing is found before a sandbox or an agent is paid for
         if kept is None:
             task_files(task)
-        judge = None
-        if task.grading_type != "automated":
-            judge = _inside(setup.environment, setup.judge)
+        judge = setup.judge if task.grading_type != "automated" else None
+        if judge is not None and judge.base_url is not None and setup.relay is None:
+            setup.environment.url_inside(judge.base_url)
         with notes.stage("open"):
             sandbox = _open(task, setup)
         try:
             setup.before_agent(sandbox)
             if kept is None:
-                _work(sandbox, task, setup, notes)
+                _work(sandbox, task, attempt, setup, notes)
             else:
                 _take_up(sandbox, kept, notes)
             if not notes.fatal:
-                with notes.stage("grade"):
-                    _grade(sandbox, task, setup, judge, notes, retries)
+                with notes.stage("grade"), _judge_line(sandbox, judge, setup) as reached_judge:
+                    _grade(sandbox, task, setup, reached_judge, notes, retries)
         finally:
             with notes.stage("close"):
                 sandbox.close()
@@ -148,17 +157,22 @@ def _try_once(
         notes.issues.append(Issue("FATAL", "asset_missing", str(error)))
     except SandboxFailure as error:
         notes.issues.append(Issue("FATAL", "sandbox", str(error)))
+    except RelayLost as error:
+        notes.issues.append(Issue("FATAL", "relay", str(error)))
 
 
-def _work(sandbox: Sandbox, task: Task, setup: AttemptSetup, notes: _Notes) -> None:
+def _work(sandbox: Sandbox, task: Task, attempt: int, setup: AttemptSetup, notes: _Notes) -> None:
     """Prepare the workspace, let the agent work in it, keep what it left."""
-    with notes.stage("prepare"):
-        notes.workspace = make_workspace(
-            sandbox, task, lambda path: setup.harness.files(sandbox, task, path)
-        )
-    with notes.stage("run"):
-        timeout = task.timeout_seconds * setup.settings.timeout_multiplier
-        notes.run = setup.harness.run(sandbox, task, notes.workspace.path, timeout)
+    with _line(sandbox, task, attempt, setup) as line:
+        with notes.stage("prepare"):
+            notes.workspace = make_workspace(
+                sandbox, task, lambda path: setup.harness.files(sandbox, task, path, line)
+            )
+        with notes.stage("run"):
+            run = setup.harness.run(sandbox, task, notes.workspace.path, line)
+        notes.run = line.close(run) if isinstance(line, RelayedLine) else run
+    if any(issue.code == "run_budget" for issue in notes.run.issues):
+        raise BudgetUsedUp(f"{task.id}: the run's budget was used up in mid-attempt")
     notes.issues += notes.run.issues
     if setup.settings.keep_workspace:
         with notes.stage("keep"):
@@ -214,6 +228,8 @@ def _grade(
 def _open(task: Task, setup: AttemptSetup) -> Sandbox:
     settings = setup.settings
     work = task.timeout_seconds * settings.timeout_multiplier
+    if setup.relay is not None:  # of which an attempt's own clock knows nothing
+        work += STARTUP_LIMIT * settings.timeout_multiplier * len(task.prompts) + WAITING_LIMIT
     judging = settings.evaluation_timeout or settings.judge_timeout * (settings.retries + 1)
     return setup.environment.open(
         task.id,
@@ -222,10 +238,37 @@ def _open(task: Task, setup: AttemptSetup) -> Sandbox:
     )
 
 
-def _inside(environment: Environment, spec: ModelSpec | None) -> ModelSpec | None:
-    if spec is None or spec.base_url is None:
-        return spec
-    return replace(spec, base_url=environment.url_inside(spec.base_url))
+@contextmanager
+def _line(
+    sandbox: Sandbox, task: Task, attempt: int, setup: AttemptSetup
+) -> Iterator[DirectLine | RelayedLine]:
+    settings = setup.settings
+    timeout = task.timeout_seconds * settings.timeout_multiplier
+    if setup.relay is None or settings.model.base_url is None:
+        yield DirectLine(settings.model, setup.environment, timeout)
+        return
+    grant = setup.relay.open(
+        f"{task.id}/{attempt}",
+        "model",
+        seconds=timeout,
+        startup=STARTUP_LIMIT * settings.timeout_multiplier,
+        patience=settings.model_patience,
+        max_requests=settings.task_max_requests,
+    )
+    with RelayedLine(sandbox, setup.environment, settings.model, grant) as line:
+        yield line
+
+
+@contextmanager
+def _judge_line(
+    sandbox: Sandbox, judge: ModelSpec | None, setup: AttemptSetup
+) -> Iterator[ModelSpec | None]:
+    if judge is None:
+        yield None
+        return
+    patience = setup.settings.model_patience
+    with reached(judge, "judge", sandbox, setup.environment, setup.relay, patience) as inside:
+        yield inside
 
 
 def _hopeless(issues: Sequence[Issue]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import secrets
+import socket
 import subprocess
 import sys
 import threading
@@ -29,39 +30,26 @@ class RelayProcess:
     def __init__(self, endpoints: Mapping[str, Mapping[str, Any]], **limits: Any) -> None:
         self.admin = secrets.token_hex(24)
         order = {"endpoints": endpoints, "admin": self.admin, **limits}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "pytest_pinchbench.relay"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C in the terminal is for pytest alone
-        )
+        # connections wait in its queue until the process is there, and nobody waits for that
+        with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
+            self.port: int = listening.getsockname()[1]
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "pytest_pinchbench.relay", str(listening.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[listening.fileno()],
+                start_new_session=True,  # Ctrl-C in the terminal is for pytest alone
+            )
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
         self._process.stdin.flush()
-        self._port: int | None = None
-
-    @property
-    def port(self) -> int:
-        """The loopback port; waits for the process to be ready. Raises ``RelayLost``."""
-        if self._port is None:
-            assert self._process.stdout is not None
-            line = self._process.stdout.readline()
-            if not line:
-                raise RelayLost(
-                    f"cannot start the relay: its process ended with exit code "
-                    f"{self._process.wait()}. --pinchbench-relay no does without"
-                )
-            self._port = json.loads(line)["port"]
-        return self._port
 
     def close(self) -> None:
         """End the process. Idempotent."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait()
-        self._process.stdout.close()
 
 
 class RelayClient:
@@ -107,7 +95,10 @@ class RelayClient:
             response = connection.getresponse()
             answer: dict[str, Any] = json.loads(response.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise RelayLost(f"the relay does not answer: {error or type(error).__name__}") from None
+            raise RelayLost(
+                f"the relay does not answer ({error or type(error).__name__}). "
+                "--pinchbench-relay no does without it"
+            ) from None
         finally:
             connection.close()
         if response.status != 200:
@@ -122,6 +113,7 @@ class GrantClient:
         self.token = token
         self.hard_limit = hard_limit
         """Seconds that the attempt's turn can take at most, whatever the clock says."""
+        self.port = relay.port
         self._relay = relay
         self._closed: dict[str, Any] | None = None
 
