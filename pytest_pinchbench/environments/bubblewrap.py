@@ -25,10 +25,11 @@ from typing import IO
 
 from pytest_pinchbench.environments import EnvironmentSetup, SharedFolder
 from pytest_pinchbench.environments.local import converse, passed_on, programs_id
-from pytest_pinchbench.environments.recipe_options import one_of, read_options, texts
+from pytest_pinchbench.environments.recipe_options import read_options
 from pytest_pinchbench.environments.run_folders import RunFolders, remove
 from pytest_pinchbench.environments.sandbox import GRACE, Exchange, ExecSandbox
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure, SettingsError
+from pytest_pinchbench.readers import choice, texts
 
 WORKSPACE = "/workspace"
 PRIVATE = "/run/pinchbench/"
@@ -81,7 +82,7 @@ class BubblewrapEnvironment:
     on_this_machine = True
 
     def __init__(self, setup: EnvironmentSetup) -> None:
-        readers = {"network": one_of("host", "none"), "read_only": texts}
+        readers = {"network": choice("host", "none"), "read_only": texts}
         options = read_options(setup.recipe, readers)
         self._network = options.get("network", "host")
         self._shown = tuple(os.path.expanduser(path) for path in options.get("read_only", ()))
