@@ -18,11 +18,10 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO
 
 from pytest_pinchbench.environments import EnvironmentSetup, SharedFolder
 from pytest_pinchbench.environments.local import converse, passed_on, programs_id
@@ -81,6 +80,7 @@ def why_unusable() -> str | None:
 class BubblewrapEnvironment:
     kind = "bubblewrap"
     on_this_machine = True
+    has_streams = True
 
     def __init__(self, setup: EnvironmentSetup) -> None:
         readers = {"network": choice("host", "none"), "read_only": texts}
@@ -232,16 +232,27 @@ class BubblewrapSandbox(ExecSandbox):
         self.python = sys.executable
 
     def _talk(self, exchange: Exchange, as_root: bool) -> None:
+        (stdin, feed), (stdout, out), (stderr, err) = os.pipe(), os.pipe(), os.pipe()
+        with open(feed, "wb", 0) as to, open(stdout, "rb", 0) as said, open(stderr, "rb", 0) as log:
+            try:
+                self._start(exchange.command, (stdin, out, err))
+            finally:
+                for descriptor in (stdin, out, err):
+                    os.close(descriptor)
+            converse((to, said, log), exchange)
+
+    def open_stream(self, argv: Sequence[str], *, as_root: bool = False) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        with theirs, open(os.devnull, "wb") as nowhere:
+            self._start(argv, (theirs.fileno(), theirs.fileno(), nowhere.fileno()))
+        return ours
+
+    def _start(self, argv: Sequence[str], streams: Sequence[int]) -> None:
+        """Start a program with these standard streams, in a namespace that lives."""
         with self._lock:
             if self._namespace is None or self._namespace.has_ended():
                 self._namespace = _Namespace(self.name, self._arguments, self._environ)
-            pipes = self._namespace.start(exchange.command)
-        try:
-            converse(pipes, exchange)
-        finally:
-            for pipe in pipes:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+            self._namespace.start(argv, streams)
 
     def stop_processes(self) -> None:
         if self._closed:
@@ -300,22 +311,11 @@ class _Namespace:
     def has_ended(self) -> bool:
         return self._process.poll() is not None
 
-    def start(self, argv: list[str]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
-        """Start a program; its standard input, output and error."""
-        stdin, feed = os.pipe()
-        stdout, child_out = os.pipe()
-        stderr, child_err = os.pipe()
-        inner = [stdin, child_out, child_err]
+    def start(self, argv: Sequence[str], streams: Sequence[int]) -> None:
         try:
-            socket.send_fds(self._orders, [json.dumps(argv).encode()], inner)
+            socket.send_fds(self._orders, [json.dumps(argv).encode()], streams)
         except OSError as error:
-            for descriptor in (feed, stdout, stderr):
-                os.close(descriptor)
             raise SandboxFailure(f"{self._name}: the sandbox has ended: {error}") from error
-        finally:
-            for descriptor in inner:
-                os.close(descriptor)
-        return os.fdopen(feed, "wb", 0), os.fdopen(stdout, "rb", 0), os.fdopen(stderr, "rb", 0)
 
     def end(self) -> None:
         """End every process. Raises ``SandboxFailure`` where the kernel does not let one go."""

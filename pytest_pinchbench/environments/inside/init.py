@@ -43,7 +43,7 @@ def _become(argv: list[str], streams: list[int]) -> None:
         os.setsid()
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
-        os.execv(argv[0], argv)
+        os.execvp(argv[0], argv)
     finally:
         os._exit(127)
 
