@@ -6,9 +6,11 @@ own words, redacted.
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
 import http.client
 import json
+import os
 import re
 import socket
 import ssl
@@ -250,12 +252,12 @@ def _exchange(
     headers["User-Agent"] = "pytest-pinchbench"
     headers.update(endpoint.headers)
     # No HTTPErrorProcessor and no redirect handler: every status comes back as it is. The
-    # proxy handler reads the environment, the TLS context SSL_CERT_FILE, as Python does.
+    # proxy handler reads the environment.
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
         urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(context=ssl.create_default_context()),
+        urllib.request.HTTPSHandler(context=_tls_context()),
     ):
         opener.add_handler(handler)
     data = json.dumps(body).encode("ascii")
@@ -273,6 +275,14 @@ def _exchange(
         if response.length:  # of the Content-Length that was promised
             raise http.client.IncompleteRead(bytes(received), response.length)
         return response.status, response.reason, response.headers, bytes(received)
+
+
+def _tls_context() -> ssl.SSLContext:
+    """Trust what Python trusts (``SSL_CERT_FILE``), and what the agent's Node trusts besides."""
+    context = ssl.create_default_context()
+    with contextlib.suppress(OSError):  # Node goes on without a file that it cannot read, too
+        context.load_verify_locations(os.environ.get("NODE_EXTRA_CA_CERTS", ""))
+    return context
 
 
 def _read(protocol: Protocol, payload: Any, redactor: Redactor) -> Answer:
@@ -334,7 +344,9 @@ def _cause(error: BaseException, redactor: Redactor) -> str:
     if isinstance(inner, ssl.SSLCertVerificationError):
         return (
             "its TLS certificate could not be verified ({}); if it is signed by an authority of "
-            "your own, set SSL_CERT_FILE in the sandbox".format(inner.verify_message)
+            "your own, set SSL_CERT_FILE or NODE_EXTRA_CA_CERTS in the sandbox".format(
+                inner.verify_message
+            )
         )
     if isinstance(inner, ssl.SSLError):
         return "TLS failed: {}".format(inner.reason or inner)

@@ -12,14 +12,13 @@ from pathlib import Path
 import trustme
 
 
-def private_authority(folder: Path) -> tuple[ssl.SSLContext, Path]:
-    """The TLS context of a server on loopback, and the file with its authority's certificate."""
+def private_authority(file: Path) -> ssl.SSLContext:
+    """Write an authority's certificate to ``file``; the TLS context of its server on loopback."""
     authority = trustme.CA()
-    file = folder / "authority.pem"
     authority.cert_pem.write_to_path(str(file))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
-    return context, file
+    return context
 
 
 @contextlib.contextmanager
