@@ -134,6 +134,14 @@ def test_reports_of_the_ecosystem_have_the_scores(pytester, project, run):
     assert "cost_usd" not in properties
 
 
+def test_a_run_needs_no_pytest_json_report(project, run):
+    """Scores, records and the pages come from a run whose pytest-json-report is switched off."""
+    project({"task_a": GOOD, "task_b": HALF})
+    result = run("-p", "no:pytest_jsonreport")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["Mean score  0.750*"])
+
+
 def test_an_agent_out_of_time_is_graded_on_what_is_there(pytester, project, run):
     for seconds in (1, 10, 100):  # so many that it gets to its sleep
         project({"task_a": f"{GOOD}; sleep 600"}, task_a={"timeout_seconds": seconds})
@@ -247,22 +255,33 @@ def test_a_fixture_of_the_project_can_change_a_task(pytester, project, run):
     run().assert_outcomes(passed=1)
 
 
-def test_fixtures_of_a_module_work_with_tasks(pytester, project, run):
+def test_autouse_fixtures_of_the_project_are_for_its_own_tests(pytester, project, run):
     project({"task_a": GOOD})
+    pytester.makeini("[pytest]\nusefixtures = broken")
     add_to_conftest(
         pytester,
         """
-        @pytest.fixture(autouse=True, scope="module")
-        def once_a_file(request):
-            assert request.module is None
-            assert request.node.path.name == "task_a.md"
+        @pytest.fixture(autouse=True, scope="session")
+        def broken():
+            raise RuntimeError("a fake file system, say")
 
-        @pytest.fixture(autouse=True, scope="package")
-        def once_a_folder():
-            pass
+        @pytest.fixture(scope="session")
+        def server(tmp_path_factory):
+            return tmp_path_factory.mktemp("server")
+
+        @pytest.fixture(scope="session")
+        def pinchbench_settings(pinchbench_settings, server):
+            print(f"\\nrequested: {server.name}")
+            return pinchbench_settings
+
+        @pytest.fixture(autouse=True, scope="module")
+        def pinchbench_once_a_file(request, server):
+            print(f"autouse: {request.module.__name__}")
         """,
     )
-    run().assert_outcomes(passed=1)
+    result = run("-s")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["requested: server0", "autouse: task_a"])
 
 
 def test_xfail_and_skip_are_pytests_own_words(pytester, project, run):
@@ -446,11 +465,25 @@ def test_another_experiment_is_not_resumed_and_the_difference_is_shown(pytester,
     run()
     result = run("--pinchbench-resume", "latest", "--pinchbench-max-tokens", "77")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*another experiment*", "*max_tokens: * there, 77 here"])
+    result.stderr.fnmatch_lines(
+        ["*cannot resume *: settings differ:", "  max_tokens: 8192 there, 77 here"]
+    )
     task = root / "tasks" / "task_a.md"
     task.write_text(task.read_text().replace("Make made.txt", "Create made.txt"))
     result = run("--pinchbench-resume", "latest")
     result.stderr.fnmatch_lines(["*suite: skill in no git repository (digest *) there, skill *"])
+
+
+def test_a_resume_with_another_recipe_or_a_search_key_is_refused(pytester, project, run):
+    project({"task_a": GOOD})
+    run()
+    (pytester.path / "mine.yaml").write_text("environment: local\nenv: {LEVEL: high}\n")
+    result = run("--pinchbench-resume=latest", "--pinchbench-recipe=mine.yaml")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(['  recipe.variables: [[]] there, [[]"LEVEL"] here'])
+    result = run("--pinchbench-resume=latest", "--pinchbench-brave-api-key=sekrit-key")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["  brave_api_key: false there, true here"])
 
 
 def test_a_regrade_grades_kept_work_with_todays_checks_and_runs_no_agent(pytester, project, run):
@@ -483,7 +516,7 @@ def test_a_regrade_is_of_the_earlier_runs_model_and_can_be_resumed(pytester, pro
     options = ("--pinchbench", "--pinchbench-env", "local")
     pytester.runpytest(*options, "--pinchbench-regrade", "latest")
     new = max((pytester.path / "pinchbench-results").glob("*/*"))
-    assert json.loads((new / "run.json").read_text())["identity"]["model"]["id"] == "lab/m"
+    assert json.loads((new / "run.json").read_text())["identity"]["model"] == "lab/m"
     (pytester.path / "mended").touch()
     result = run("--pinchbench-max-tokens", "77", "--pinchbench-resume", str(new))
     result.assert_outcomes(passed=1, failed=1)
@@ -497,7 +530,7 @@ def test_a_resume_with_another_grading_is_shown_the_way_to_a_regrade(pytester, p
     result = run("--pinchbench-resume", "latest", *judge)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        ["  judge: null there, *", "To grade *--pinchbench-regrade *lab-m*"]
+        ["  judge_model: null there, *", "To grade *--pinchbench-regrade *lab-m*"]
     )
     result = run("--pinchbench-resume", "latest", *judge, "--pinchbench-max-tokens", "77")
     assert "--pinchbench-regrade" not in result.stderr.str()
