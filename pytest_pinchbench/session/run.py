@@ -301,7 +301,7 @@ class Run:
         assert self.directory is not None
         directory, session = self.directory, item.session
         end: Callable[[], Any]  # pytest's own, called where no exception of ours is its context
-        sanity = _sanity_item(session) if work.settings.sanity_stop else None
+        sanity = _sanity_item(session) if not work.settings.keep_going else None
         try:
             directory.once("environment", work.environment.prepare)
             if sanity is not None:
