@@ -104,18 +104,23 @@ def by_task(summary: Mapping[str, Any]) -> str | None:
 
 def cost_against_score(summary: Mapping[str, Any]) -> str | None:
     """A point for each task: what it cost, in dollars or else in tokens, and what came out."""
-    field, title, unit = "cost_usd", "cost of the task in USD", "$.3~r"
-    if summary["usage"][field] is None:
-        field, title, unit = "total_tokens", "tokens of the task (no price is known)", "~s"
+    priced = summary["cost"]["total"]["usd"] is not None
+    title, unit = "cost of the task in USD", "$.3~r"
+    if not priced:
+        title, unit = "tokens of the task (no price is known)", "~s"
+
+    def cost(task: Mapping[str, Any]) -> Any:
+        return task["cost"]["total"]["usd"] if priced else task["usage"]["total_tokens"]
+
     rows = [
         {
-            "cost": task["usage"][field],
+            "cost": cost(task),
             "score": task["mean"],
             "tip": f"{task['task_id']}: score {formats.score(task['mean'])}, "
             f"{formats.cost(task['usage'])}, {formats.count(task['usage']['total_tokens'])} tokens",
         }
         for task in summary["tasks"]
-        if task["mean"] is not None and task["usage"][field] is not None
+        if task["mean"] is not None and cost(task) is not None
     ]
     if not rows:
         return None
