@@ -49,7 +49,8 @@ def sum_usage(spent: Sequence[Usage]) -> Usage:
         **total,
         cost_usd=sum(costs) if costs else None,
         cost_is_complete=all(
-            usage.cost_is_complete and (usage.cost_usd is not None or not usage.request_count)
+            usage.cost_is_complete
+            and (usage.cost_usd is not None or not (usage.request_count or usage.total_tokens))
             for usage in spent
         ),
     )

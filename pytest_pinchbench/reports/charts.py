@@ -117,7 +117,8 @@ def cost_against_score(summary: Mapping[str, Any]) -> str | None:
             "cost": cost(task),
             "score": task["mean"],
             "tip": f"{task['task_id']}: score {formats.score(task['mean'])}, "
-            f"{formats.cost(task['usage'])}, {formats.count(task['usage']['total_tokens'])} tokens",
+            f"{formats.money(task['cost']['total'])}, "
+            f"{formats.count(task['usage']['total_tokens'])} tokens",
         }
         for task in summary["tasks"]
         if task["mean"] is not None and cost(task) is not None

@@ -81,12 +81,15 @@ def cost_parts(records: Sequence[Record]) -> dict[str, dict[str, Any]]:
 
 
 def _money(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    asked = [usage for usage in usages if usage["request_count"] or usage["cost_usd"] is not None]
-    known = [usage["cost_usd"] for usage in asked if usage["cost_usd"] is not None]
-    complete = len(known) == len(asked) and all(
-        usage.get("cost_is_complete", True) for usage in asked
-    )
-    return {"usd": math.fsum(known) if known or not asked else None, "complete": complete}
+    known = [usage["cost_usd"] for usage in usages if usage["cost_usd"] is not None]
+    unknown = [
+        usage
+        for usage in usages
+        if (usage["cost_usd"] is None and (usage["request_count"] or usage["total_tokens"]))
+        or not usage.get("cost_is_complete", True)
+    ]
+    # what made no request cost nothing
+    return {"usd": math.fsum(known) if known or not unknown else None, "complete": not unknown}
 
 
 def iso_time(seconds: float) -> str:
