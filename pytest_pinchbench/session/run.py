@@ -31,15 +31,13 @@ from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.reports.terminal import printable
 from pytest_pinchbench.results.earlier_runs import (
-    GRADING,
     as_before,
     describe,
     find_run,
-    identity,
     refuse_damaged,
-    refuse_differences,
 )
 from pytest_pinchbench.results.files import safe_name
+from pytest_pinchbench.results.identity import check_same_experiment, identity_of, regraded
 from pytest_pinchbench.results.records import RUN_SCHEMA, Record, cost_of, iso_time, user_properties
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import Summary, read_baselines, wall_seconds_of
@@ -174,8 +172,8 @@ class Run:
     def _go_on(self, directory: RunDirectory) -> None:
         """Take up an earlier run. Raises ``PinchBenchError`` if it is another experiment."""
         earlier = describe(directory.path)
-        refuse_differences(
-            str(directory.path),
+        check_same_experiment(
+            f"resume {directory.path}",
             earlier,
             self.description(),
             f"To grade the work of its agents like this: --pinchbench-regrade {directory.path}",
@@ -471,11 +469,10 @@ class Run:
 
     def _identity(self) -> dict[str, Any]:
         """In a regrade, the work is that of the earlier run, and the grading today's."""
-        today = identity(self.settings, self.suites.roots())
+        today = identity_of(self.settings, self.suites.roots())
         if self.regraded is None:
             return today
-        earlier = describe(self.regraded.path)["identity"]
-        return {**earlier, **{name: today[name] for name in GRADING}}
+        return regraded(describe(self.regraded.path)["identity"], today)
 
     def say(self, message: str) -> None:
         """A line for the user, now, past pytest's capturing and from any process."""
