@@ -80,8 +80,10 @@ class Ended:
 
     def exit_code(self, code: int) -> int:
         """``code`` is pytest's. Between 0 and 1 ``--pinchbench-fail-under`` decides in the place
-        of the items, and a gate that is not met is a failure. So is an attempt that was chosen
-        and has no valid result, be it one that this session was not to run.
+        of the items, and a gate that is not met is a failure.
+
+        A run is not a success while any attempt that was asked for has no valid result: skipped
+        by a conftest.py, left out by ``--lf``, of an earlier session that is resumed.
         """
         if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             return code

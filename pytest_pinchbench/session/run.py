@@ -331,7 +331,9 @@ class Run:
         agents = self.regraded is None
         spent = sum(cost_of(record, agent=agents) for record in self.directory.records())
         if spent >= budget:
-            message = f"the budget of ${formats.mark(budget)} is used up: {formats.usd(spent)} spent"
+            message = (
+                f"the budget of ${formats.mark(budget)} is used up: {formats.usd(spent)} spent"
+            )
             session.shouldstop = message
             pytest.skip(message)
 
