@@ -573,7 +573,7 @@ def test_a_merge_is_gated_as_one_run(pytester, project, run):
     drop = (f"--pinchbench-compare={whole}", "--pinchbench-compare-fail=0.5")
     result = merged(f"--pinchbench-merge={half}", "--pinchbench-fail-under=0", *drop)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["Comparison  not met: nothing to compare with lab/m*"])
+    result.stdout.fnmatch_lines(["Comparison  not met: too little to go by against lab/m*"])
     result = run("--pinchbench-resume", "latest", "--pinchbench-env", "local")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=1)
