@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from pytest_pinchbench.environments import EnvironmentSetup, SharedFolder
-from pytest_pinchbench.environments.local import converse, passed_on, programs_id
+from pytest_pinchbench.environments.local import PASSED_ON, converse, programs_id
 from pytest_pinchbench.environments.recipe_options import read_options
 from pytest_pinchbench.environments.run_folders import RunFolders, remove
 from pytest_pinchbench.environments.sandbox import GRACE, Exchange, ExecSandbox
@@ -131,7 +131,7 @@ class BubblewrapEnvironment:
 
     def _environ(self) -> dict[str, str]:
         recipe = self._setup.recipe
-        environ = passed_on(recipe)
+        environ = recipe.variables(*PASSED_ON)
         path = [environ.get("PATH", os.defpath), os.path.join(sys.base_prefix, "bin")]
         own = {"HOME": HOME, "USER": "agent", "LOGNAME": "agent", "SHELL": "/bin/sh"}
         return {**environ, **own, "PATH": os.pathsep.join(path), **recipe.env}

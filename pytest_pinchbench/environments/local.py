@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from pytest_pinchbench.environments import EnvironmentSetup, Recipe
+from pytest_pinchbench.environments import EnvironmentSetup
 from pytest_pinchbench.environments.inside import supervisor, transfer
 from pytest_pinchbench.environments.recipe_options import read_options
 from pytest_pinchbench.environments.run_folders import RunFolders, remove
@@ -68,7 +68,7 @@ class LocalEnvironment:
     def open(self, name: str, *, labels: Mapping[str, str], lifetime: float) -> LocalSandbox:
         folder = self._folders.new(name, keep=self._setup.keep)
         try:
-            return LocalSandbox(folder, passed_on(self._setup.recipe), self._setup)
+            return LocalSandbox(folder, self._setup.recipe.variables(*PASSED_ON), self._setup)
         except OSError as error:
             raise SandboxFailure(f"{name}: no folder for the sandbox: {error}") from error
 
@@ -86,12 +86,6 @@ def programs_id(kind: str) -> str:
     """A key for caches: the programs of this machine, as far as a run depends on them."""
     programs = [sys.version, platform.platform(), sys.executable]
     return f"{kind}-" + hashlib.sha256("\n".join(programs).encode()).hexdigest()[:16]
-
-
-def passed_on(recipe: Recipe) -> dict[str, str]:
-    """The variables of a sandbox on this machine: the recipe's, and few of the user's own."""
-    names = (*PASSED_ON, *recipe.pass_env)
-    return {**{n: os.environ[n] for n in names if n in os.environ}, **recipe.env}
 
 
 class LocalSandbox(ExecSandbox):
