@@ -20,6 +20,7 @@ from pytest_pinchbench.session import fixtures
 from pytest_pinchbench.session.items import RUN, SuiteDirectory, TaskItem, is_suite_folder
 from pytest_pinchbench.session.progress import Live
 from pytest_pinchbench.session.run import Run
+from pytest_pinchbench.session.selection import SelectionHooks, check_can_be_honoured
 from pytest_pinchbench.settings.resolve import resolve
 
 _Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
@@ -34,6 +35,7 @@ def start(config: pytest.Config) -> None:
         else:
             from pytest_pinchbench.session import report_hooks as report_hooks
 
+            check_can_be_honoured(config)
             run = Run.start(config, resolve(config, os.environ))
             # before our own: what is registered later is called earlier
             report_hooks.register(config, run)
@@ -47,6 +49,7 @@ def start(config: pytest.Config) -> None:
         config.add_cleanup(_restore_sigterm)
     config.pluginmanager.register(fixtures, "pinchbench-fixtures")
     config.pluginmanager.register(CollectionHooks(run), "pinchbench-collection")
+    config.pluginmanager.register(SelectionHooks(run), "pinchbench-selection")
     if worker_input is None:
         config.pluginmanager.register(ControllerHooks(run), "pinchbench-controller")
         # not "dsession": which of the two plugins is configured first is anyone's guess
@@ -75,25 +78,6 @@ class CollectionHooks:
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """A project's own tests are not part of a run."""
         return True if collection_path.suffix == ".py" else None
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(
-        self, config: pytest.Config, items: list[pytest.Item]
-    ) -> None:
-        """The order is the one asked for, whatever a plugin that shuffles did; but a sanity
-        task goes first. A regrade leaves out what the earlier run has no result of, and every
-        run what others make of files (doctests in a README): it is no part of a score.
-        """
-        ours = sorted(
-            (item for item in items if isinstance(item, TaskItem)),
-            key=lambda item: (not item.is_sanity, item.order),
-        )
-        regraded = self.run.regraded
-        if regraded is not None:
-            ours = [one for one in ours if regraded.read(*one.key) is not None]
-        if gone := [item for item in items if item not in ours]:
-            config.hook.pytest_deselected(items=gone)
-        items[:] = ours
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -149,9 +133,6 @@ class ControllerHooks:
 
     def pytest_report_header(self) -> list[str]:
         return self.run.header()
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.run.select([item.nodeid for item in session.items])
 
     def pytest_report_collectionfinish(self) -> list[str]:
         if self.run.directory is None:
@@ -230,9 +211,9 @@ class XdistHooks:
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput["pinchbench"] = self.run.for_worker()
 
-    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        if not self.run.selected:
-            self.run.select(ids)
+    def pytest_xdist_node_collection_finished(self) -> None:
+        if not self.run.selected and self.run.directory is not None:
+            self.run.select(self.run.directory.shared("chosen"))
             for warning in self.run.warnings():
                 self.run.say(warning)
 
