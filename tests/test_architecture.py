@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 LEVELS = (
-    {"issues", "redaction", "spelling", "readers", "grader"},
+    {"issues", "redaction", "spelling", "kinds", "readers", "grader"},
     {"environments"},
     {"options"},
     {"settings"},
