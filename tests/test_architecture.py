@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 LEVELS = (
-    {"issues", "redaction", "spelling", "readers"},
+    {"issues", "redaction", "spelling", "kinds", "readers", "grader"},
     {"environments"},
     {"options"},
     {"settings"},
@@ -26,7 +26,7 @@ LEVELS = (
 )
 """From the ground up: a wing imports from lower levels only, and not from its neighbour."""
 
-APART = {"grader", "recipes"}
+APART = {"recipes"}
 """Wings that import from no other wing, and from which no other wing imports."""
 
 LIMIT = 400

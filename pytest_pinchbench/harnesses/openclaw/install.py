@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -146,7 +147,7 @@ def _complete(install: HostInstall) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=_INSTALL_SECONDS,
+            timeout=npm.TIMEOUT_S,
         )
     if done.returncode:
         raise HarnessUnavailable(
