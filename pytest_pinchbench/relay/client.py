@@ -57,7 +57,7 @@ class RelayClient:
 
     def __init__(self, port: int, admin: str) -> None:
         self.port = port
-        self._admin = admin
+        self.admin = admin
 
     def open(
         self,
@@ -90,7 +90,7 @@ class RelayClient:
     def call(self, action: str, *, timeout: float | None = 60.0, **order: Any) -> dict[str, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
-            headers = {"x-pinchbench-admin": self._admin}
+            headers = {"x-pinchbench-admin": self.admin}
             connection.request("POST", f"/pinchbench/{action}", json.dumps(order), headers)
             response = connection.getresponse()
             answer: dict[str, Any] = json.loads(response.read())

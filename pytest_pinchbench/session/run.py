@@ -8,6 +8,7 @@ import platform
 import re
 import signal
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -21,6 +22,7 @@ import pytest
 from pytest_pinchbench.attempt.kept_work import WorkMissing, kept_work, not_regraded, tries
 from pytest_pinchbench.issues import (
     RUN_ENDERS,
+    BudgetUsedUp,
     EndpointUnusable,
     SanityFailed,
     SuiteError,
@@ -28,8 +30,9 @@ from pytest_pinchbench.issues import (
 )
 from pytest_pinchbench.options import only_looks
 from pytest_pinchbench.redaction import Redactor
+from pytest_pinchbench.relay.client import RelayClient
 from pytest_pinchbench.reports import formats
-from pytest_pinchbench.reports.terminal import Outcome, official_score, printable, summary_lines
+from pytest_pinchbench.reports.terminal import printable
 from pytest_pinchbench.results.earlier_runs import (
     as_before,
     describe,
@@ -51,6 +54,8 @@ if TYPE_CHECKING:
     from pytest_pinchbench.suite.task_file import Task
 
 _PR_SET_PDEATHSIG = 1
+LOADING_LIMIT = 600.0
+"""Seconds for which the check before the first task waits for a model that loads."""
 _NODE_ID = re.compile(r"::(?P<task>[^:\[]+)(?:\[(?P<attempt>\d+)\])?$")
 
 
@@ -102,7 +107,7 @@ class Run:
     """The earlier runs that this one is compared with, in the controller."""
     selected: list[tuple[str, int]] = field(default_factory=list)
     """(task id, attempt) of every item that is to run, once collection is done."""
-    _troubles: dict[tuple[str, int], str] = field(default_factory=dict)
+    troubles: dict[tuple[str, int], str] = field(default_factory=dict)
 
     _began: float = field(default_factory=time.monotonic)
     _seconds_before: float = 0.0
@@ -144,6 +149,7 @@ class Run:
             directory = RunDirectory.new(results_dir, run.model_id)
         directory.hold()
         run.directory = directory
+        run._start_relay()
         return run
 
     @classmethod
@@ -155,7 +161,9 @@ class Run:
         given = json.loads(state)
         config.args = given["arguments"]
         directory = RunDirectory(Path(given["directory"])) if given["directory"] else None
-        return cls(config, Settings.from_json(given["settings"]), given["run_id"], directory)
+        run = cls(config, Settings.from_json(given["settings"]), given["run_id"], directory)
+        run.relay = RelayClient(*given["relay"]) if given["relay"] else None
+        return run
 
     def for_worker(self) -> str:
         """What a worker needs; it travels through a pipe and is never saved."""
@@ -164,10 +172,29 @@ class Run:
                 "settings": self.settings.to_json(),
                 "run_id": self.run_id,
                 "directory": str(self.directory.path) if self.directory else None,
+                "relay": self.relay and (self.relay.port, self.relay.admin),
                 # xdist gives a worker only what the command line says
                 "arguments": self.config.args,
             }
         )
+
+    def _start_relay(self) -> None:
+        from pytest_pinchbench.session.relaying import start_relay
+
+        assert self.directory is not None
+        settings = self.settings
+        if settings.relay == "no":
+            return
+        spent = sum(cost_of(record, agent=True) for record in self.directory.records())
+        process = start_relay(settings, self.make_environment(settings), spent)
+        if process is not None:
+            self._relay_process = process
+            self.relay = RelayClient(process.port, process.admin)
+
+    def end_relay(self) -> None:
+        """End the relay's process, in the process that started it. Idempotent."""
+        if self._relay_process is not None:
+            self._relay_process.close()
 
     def _go_on(self, directory: RunDirectory) -> None:
         """Take up an earlier run. Raises ``PinchBenchError`` if it is another experiment."""
@@ -316,6 +343,9 @@ class Run:
             if record is not None:
                 return record
             end = partial(pytest.skip, why)
+        except BudgetUsedUp as error:
+            session.shouldstop = str(error)
+            end = partial(pytest.skip, str(error))
         except RUN_ENDERS as error:
             session.shouldstop = "no task can run like this; see the error above"
             end = partial(pytest.fail, self.redactor.text(str(error)), pytrace=False)
@@ -330,8 +360,10 @@ class Run:
         assert self.directory is not None
         agents = self.regraded is None
         spent = sum(cost_of(record, agent=agents) for record in self.directory.records())
-        if spent > budget:
-            message = f"the budget of ${budget:g} is used up: ${spent:.4f} spent"
+        if spent >= budget:
+            message = (
+                f"the budget of ${formats.mark(budget)} is used up: {formats.usd(spent)} spent"
+            )
             session.shouldstop = message
             pytest.skip(message)
 
@@ -378,36 +410,21 @@ class Run:
         ):
             crash = getattr(report.longrepr, "reprcrash", None)
             text = str(crash.message if crash else report.longrepr).strip()
-            self._troubles[found] = text.removeprefix("Failed: ").partition("\n")[0]
-
-    def outcomes(self) -> list[Outcome]:
-        """Every attempt that was to run, with the record it has by now."""
-        assert self.directory is not None
-        return [
-            Outcome(
-                task_id,
-                attempt,
-                self.directory.read(task_id, attempt),
-                self._troubles.get((task_id, attempt), "not run"),
-            )
-            for task_id, attempt in self.selected
-        ]
+            self.troubles[found] = text.removeprefix("Failed: ").partition("\n")[0]
 
     @cached_property
     def wall_seconds(self) -> float:
         """How long the run took, over all of its sessions; to be asked for when it has ended."""
         return round(self._seconds_before + time.monotonic() - self._began, 3)
 
-    def summary(self) -> list[str]:
+    def hints(self) -> list[str]:
+        """How to go on with a run that has no official mean."""
         assert self.directory is not None
-        where = self._short(self.directory)
-        outcomes = self.outcomes()
-        lines = summary_lines(outcomes, seconds=self.wall_seconds, where=where)
-        if official_score(outcomes) is None:
-            lines.append(f"To go on    the same command with --pinchbench-resume {where}")
-            if self.directory.has_ended("sanity"):
-                lines.append(f"{'':12}--pinchbench-keep-going, or the sanity task stops it again")
-        return [self.redactor.text(line) for line in lines]
+        where = self.short(self.directory)
+        lines = [f"To go on    the same command with --pinchbench-resume {where}"]
+        if self.directory.has_ended("sanity"):
+            lines.append(f"{'':12}--pinchbench-keep-going, or the sanity task stops it again")
+        return lines
 
     # -- what is said -------------------------------------------------------------------
 
@@ -419,20 +436,20 @@ class Run:
         if settings.judge is not None:
             lines.append(f"pinchbench: judge {settings.judge.id}")
         if self.directory is not None:
-            lines.append(f"pinchbench: results in {self._short(self.directory)}")
+            lines.append(f"pinchbench: results in {self.short(self.directory)}")
         return [self.redactor.text(line) for line in lines]
 
     def warnings(self) -> list[str]:
         """What should be known before the first task."""
         lines = list(self.settings.warnings)
         if self.regraded is not None:
-            where = self._short(self.regraded)
+            where = self.short(self.regraded)
             lines.append(f"regrading {where}: the work of its agents is graded again, none runs")
         if self.settings.resume is not None and self.directory is not None:
             records = [self.directory.read(*key) for key in self.selected]
             valid = sum(record is not None and record["status"] == "scored" for record in records)
             lines.append(
-                f"resuming {self._short(self.directory)}: {valid} of "
+                f"resuming {self.short(self.directory)}: {valid} of "
                 f"{formats.counted(len(self.selected), 'attempt')} "
                 f"{'has' if len(self.selected) == 1 else 'have'} a valid result, which is kept"
             )
@@ -457,7 +474,7 @@ class Run:
             )
         return [self.redactor.text(line) for line in lines]
 
-    def _short(self, directory: RunDirectory) -> str:
+    def short(self, directory: RunDirectory) -> str:
         """A run directory's path from where pytest was started."""
         path, start = directory.path, self.config.invocation_params.dir
         return str(path.relative_to(start) if path.is_relative_to(start) else path)
@@ -553,6 +570,7 @@ class Work:
             self.run.redactor,
             self.run.run_id,
             self.run.model_id,
+            relay=self.run.relay,
             before_agent=self._check_endpoints,
         )
         result = run_attempt(task, attempt, setup, kept, earlier)
@@ -588,16 +606,26 @@ class Work:
         """Raises ``EndpointUnusable``, where it is only busy after the retries."""
         from pytest_pinchbench.attempt import backoff
         from pytest_pinchbench.attempt.grading import check_endpoint
+        from pytest_pinchbench.attempt.line import reached
 
         if spec.base_url is None:
             return
-        inside = replace(spec, base_url=self.environment.url_inside(spec.base_url))
-        problem = check_endpoint(sandbox, inside)
-        for tried in range(self.settings.retries):
-            if problem is None or not problem.passing:
-                break
-            time.sleep(backoff(tried, problem.retry_after))
-            problem = check_endpoint(sandbox, inside)
+        relay, settings = self.run.relay, self.settings
+        patience = LOADING_LIMIT if relay else 0.0
+        timeout = LOADING_LIMIT if relay else 30.0
+        loading = threading.Timer(10.0, lambda: self.run.say(f"waiting for the {what} to answer"))
+        loading.daemon = True
+        loading.start()
+        try:
+            with reached(spec, what, sandbox, self.environment, relay, patience) as inside:
+                problem = check_endpoint(sandbox, inside, timeout=timeout)
+                for tried in range(settings.retries):
+                    if problem is None or not problem.passing:
+                        break
+                    time.sleep(backoff(tried, problem.retry_after))
+                    problem = check_endpoint(sandbox, inside, timeout=timeout)
+        finally:
+            loading.cancel()
         if problem is None:
             return
         raise EndpointUnusable(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from pytest_pinchbench.harnesses import AgentRun, Line, Requests
-from pytest_pinchbench.harnesses.openclaw import config, install, messages, outcome
+from pytest_pinchbench.harnesses.openclaw import config, install, messages, node, outcome
 from pytest_pinchbench.harnesses.openclaw.compile_cache import compile_cache
 from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
 from pytest_pinchbench.harnesses.openclaw.transcripts import (
@@ -106,6 +106,7 @@ class OpenClawHarness:
         agent = self._agent(sandbox)
         version = config.parse_version(agent.version)
         environ = {
+            **self._trust(),
             **agent.variables,
             **config.variables(replace(self.settings, model=line.model), _state(sandbox)),
         }
@@ -190,18 +191,20 @@ class OpenClawHarness:
 
         if host and environment.on_this_machine:
             path = settings.recipe.env.get("PATH", os.environ["PATH"])
+            command: tuple[str, ...] = (str(host.node), str(host.entry))
+            cache = {"NODE_COMPILE_CACHE": str(host.compile_cache)}
             variables = {
-                "NODE_COMPILE_CACHE": str(host.compile_cache),
+                **(compile_cache(sandbox, environment, settings, command, host.version) or cache),
                 "PATH": f"{host.programs}{os.pathsep}{path}",
             }
-            return Agent((str(host.node), str(host.entry)), host.version, variables)
+            return Agent(command, host.version, variables)
         if host:
             return Agent(install.upload(sandbox, prefix, host), host.version)
 
         wanted = settings.openclaw_version
         image = settings.recipe.image
         where = f"the image {image}" if image else sandbox.name
-        command: tuple[str, ...] = (settings.openclaw_binary or "openclaw",)
+        command = (settings.openclaw_binary or "openclaw",)
         if self._strategy != "install_always":
             with using_data_dir(HarnessUnavailable):
                 found = image_version(sandbox, command, environment, settings.data_dir)
@@ -210,11 +213,17 @@ class OpenClawHarness:
                 return Agent(command, found, variables)
             if self._strategy == "preinstalled":
                 raise install.missing(where, command, found, wanted)
-        command = install.install_inside(sandbox, prefix, wanted)
+        command = install.install_inside(sandbox, prefix, wanted, self._trust())
         version = sandbox_version(sandbox, command)
         if version is None:
             raise install.missing(where, command, None, wanted)
         return Agent(command, version)
+
+    def _trust(self) -> dict[str, str]:
+        """The variables by which Node in the sandbox trusts what its other programs trust."""
+        assert self._environment is not None, "prepare() comes first"
+        here = os.environ if self._environment.on_this_machine else {}
+        return node.trust({**here, **self.settings.recipe.variables()})
 
 
 class Conversation:

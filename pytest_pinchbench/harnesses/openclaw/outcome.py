@@ -160,7 +160,7 @@ def _stopped(requests: Requests, result: ExecResult, endpoint: str) -> Issue:
         "time": ("model_silent", f"not a word of the model had come {after} ({endpoint})"),
         "agent_starved": (
             "agent_starved",
-            f"the agent had not asked the model {after}: the machine is too busy, or OpenClaw hangs",
+            f"the agent had not asked the model {after}: a busy machine, or OpenClaw hangs",
         ),
         "endpoint_waiting": (
             "model_endpoint",
