@@ -30,7 +30,7 @@ from pytest_pinchbench.issues import (
 )
 from pytest_pinchbench.options import only_looks
 from pytest_pinchbench.redaction import Redactor
-from pytest_pinchbench.relay.client import RelayClient
+from pytest_pinchbench.relay.client import RelayClient, RelayProcess
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.reports.terminal import printable
 from pytest_pinchbench.results.earlier_runs import (
@@ -109,6 +109,8 @@ class Run:
     """(task id, attempt) of every item that is to run, once collection is done."""
     troubles: dict[tuple[str, int], str] = field(default_factory=dict)
 
+    relay: RelayClient | None = None
+    _relay_process: RelayProcess | None = None
     _began: float = field(default_factory=time.monotonic)
     _seconds_before: float = 0.0
 
