@@ -632,7 +632,7 @@ def test_every_section_of_the_file_is_read(
         ("benchmarks: {pinchbench: {limits: 1}}", "unknown key 'limits', did you mean 'limit'?"),
         ("harnesses: {opneclaw: {}}", "unknown key 'opneclaw', did you mean 'openclaw'?"),
         ("harnesses: {openclaw: {skip-bootstrap: 1}}", "did you mean 'skip_bootstrap'?"),
-        ("environments: {dokcer: {}}", "pb.yaml:1 (environments.dokcer): unknown key 'dokcer', did"),
+        ("environments: {dokcer: {}}", "pb.yaml:1 (environments.dokcer): unknown key 'dokcer'"),
         ("environments:\n  docker:\n    imgae: x", "pb.yaml:3: unknown key 'imgae', did you mean"),
         ("environments: {docker: [x]}", "pb.yaml:1: has to be a mapping"),
         ("execution: {atempts: 1}", "unknown key 'atempts', did you mean 'attempts'?"),
