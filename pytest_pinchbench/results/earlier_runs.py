@@ -110,7 +110,7 @@ def as_before(settings: Settings, earlier: Record) -> Settings:
     return settings
 
 
-def describe(path: Path) -> Record:
+def read_run_json(path: Path) -> Record:
     """The ``run.json`` of a run directory. Raises ``PinchBenchError`` where there is none."""
     file = path / "run.json"
     if not file.exists():
@@ -135,7 +135,7 @@ def refuse_damaged(path: Path) -> None:
         )
 
 
-def refuse_differences(what: str, was: Record, now: Record, regraded: str = "") -> None:
+def check_same_experiment(what: str, was: Record, now: Record, regraded: str = "") -> None:
     """Raise ``PinchBenchError`` that shows each difference, if the identities of two runs, given
     as their ``run.json``, have any. ``regraded`` says how else to go on where only the grading
     differs.
@@ -165,12 +165,12 @@ def merge_runs(paths: Sequence[Path], results_dir: Path) -> tuple[RunDirectory, 
     Returns it and its records. Raises ``PinchBenchError`` when the runs are of different
     experiments, or an attempt has a valid result in more than one of them.
     """
-    descriptions = [describe(path) for path in paths]
+    descriptions = [read_run_json(path) for path in paths]
     for path in paths:
         refuse_damaged(path)
     first = descriptions[0]
     for path, description in zip(paths[1:], descriptions[1:], strict=True):
-        refuse_differences(f"{path}, beside {paths[0]},", description, first)
+        check_same_experiment(f"{path}, beside {paths[0]},", description, first)
     chosen: dict[tuple[str, int], tuple[Path, Record]] = {}
     for path in paths:
         for found in sorted(path.glob("*/attempt-*/result.json")):

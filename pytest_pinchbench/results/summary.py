@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.results import statistics as scores
-from pytest_pinchbench.results.earlier_runs import describe, find_run, refuse_damaged
+from pytest_pinchbench.results.earlier_runs import read_run_json, find_run, refuse_damaged
 from pytest_pinchbench.results.files import has_shape, read_json
 from pytest_pinchbench.results.records import Record
 from pytest_pinchbench.results.run_directory import RunDirectory
@@ -120,7 +120,7 @@ def read_run(path: Path) -> Summary:
             raise PinchBenchError(
                 f"{path} holds no results: a run directory has <task id>/attempt-1/result.json"
             )
-        run = describe(path) if (path / "run.json").exists() else {}
+        run = read_run_json(path) if (path / "run.json").exists() else {}
         return summarize(records, run, wall_seconds=wall_seconds_of(path))
     summary: Summary = read_json(path)
     if not has_shape(summary, _SHAPE):

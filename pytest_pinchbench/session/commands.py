@@ -18,10 +18,12 @@ def answer(config: pytest.Config) -> int | None:
     try:
         settings = options.resolve(config, os.environ)
         if settings.show_recipe:
+            from pytest_pinchbench.session.fixtures import check_kinds
+            from pytest_pinchbench.session.mode import choose_mode
             from pytest_pinchbench.session.run import Run
             from pytest_pinchbench.settings.recipes import describe_recipe
 
-            Run(config, settings, run_id="", directory=None).check_kinds()
+            check_kinds(Run(config, settings, choose_mode(settings), run_id=""))
             print(describe_recipe(settings.recipe))
             return 0
         if settings.merge:
@@ -48,7 +50,7 @@ def _only_compares(settings: Settings) -> bool:
 def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
     from pytest_pinchbench.reports.run_report import Ended
     from pytest_pinchbench.reports.terminal import Outcome, summary_lines
-    from pytest_pinchbench.results.earlier_runs import describe, merge_runs
+    from pytest_pinchbench.results.earlier_runs import read_run_json, merge_runs
     from pytest_pinchbench.results.statistics import TOLERANCE
     from pytest_pinchbench.results.summary import read_baselines
 
@@ -60,7 +62,7 @@ def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
     baselines = read_baselines(settings, start)
     paths = [start / path for path in settings.merge]
     directory, records = merge_runs(paths, start / settings.results_dir)
-    description = describe(directory.path)
+    description = read_run_json(directory.path)
     found = {(record["task_id"], record["attempt"]): record for record in records}
     selected = [(one["task_id"], one["attempt"]) for one in description["selected"]]
     outcomes = [Outcome(*key, found.get(key)) for key in selected]

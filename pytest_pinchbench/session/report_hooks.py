@@ -15,7 +15,7 @@ from pytest_pinchbench.reports.run_report import Ended
 from pytest_pinchbench.results.records import Record
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import Summary
-from pytest_pinchbench.session.run import parse_node_id
+from pytest_pinchbench.session.node_ids import parse_node_id
 
 if TYPE_CHECKING:
     from pytest_pinchbench.session.run import Run

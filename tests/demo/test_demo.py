@@ -17,7 +17,7 @@ import pytest
 from pytest_pinchbench.demo import SUITE
 from pytest_pinchbench.harnesses.openclaw.install import install_here
 from pytest_pinchbench.issues import HarnessUnavailable
-from pytest_pinchbench.session.items import RUN
+from pytest_pinchbench.session.run import RUN
 from pytest_pinchbench.settings import Settings
 
 DEMO = ("--pinchbench", "-p", "pytest_pinchbench.demo")
