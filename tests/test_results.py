@@ -124,7 +124,7 @@ def test_something_done_once_is_done_once_however_many_ask(tmp_path):
     directory = RunDirectory(tmp_path)
     done = []
     threads = [
-        threading.Thread(target=directory.once, args=("x", lambda: done.append(1)))
+        threading.Thread(target=directory.run_once, args=("x", lambda: done.append(1)))
         for _ in range(8)
     ]
     for thread in threads:
@@ -230,7 +230,9 @@ def test_the_tries_of_a_resumed_attempt_are_counted_once():
     assert again["judge_usage"]["total_tokens"] == 7
     assert len(again["retried"]) == 2
     run = make_run(usage=Usage(**invalid["usage"]))
-    taken_up = record("task_a", 1.0, run=run, earlier=tuple(previous_attempts(invalid, work_reused=True)))
+    taken_up = record(
+        "task_a", 1.0, run=run, earlier=tuple(previous_attempts(invalid, work_reused=True))
+    )
     assert taken_up["usage"]["total_tokens"] == 120 + 30
 
 

@@ -118,9 +118,7 @@ def _run(
     return this.run
 
 
-def _collect(
-    sandbox: Sandbox, workspace: Workspace, context: AttemptContext, this: Try
-) -> None:
+def _collect(sandbox: Sandbox, workspace: Workspace, context: AttemptContext, this: Try) -> None:
     """Keep the workspace as the agent left it."""
     if context.settings.keep_workspace:
         with this.stage("keep"):
@@ -161,7 +159,7 @@ def _grade(
                 judge_timeout=settings.judge_timeout,
                 timeout=deadline and max(deadline - time.monotonic(), 0.001),
                 check_timeout=settings.check_timeout,
-                transcript_limit=settings.judge_transcript_limit,
+                transcript_limit=settings.transcript_limit,
                 previous=this.grade,
             )
             wait = backoff(this.judge_retries, grade.retry_after)

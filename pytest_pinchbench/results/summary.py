@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.results import statistics as scores
-from pytest_pinchbench.results.earlier_runs import read_run_json, find_run, refuse_damaged
+from pytest_pinchbench.results.earlier_runs import find_run, read_run_json, refuse_damaged
 from pytest_pinchbench.results.files import has_shape, read_json
 from pytest_pinchbench.results.records import Record
 from pytest_pinchbench.results.run_directory import RunDirectory

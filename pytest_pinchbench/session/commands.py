@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from pytest_pinchbench import settings as options
 from pytest_pinchbench.issues import PinchBenchError, SettingsError
 from pytest_pinchbench.settings import Settings
+from pytest_pinchbench.settings.resolve import resolve
 
 
 def answer(config: pytest.Config) -> int | None:
     """Print what was asked for and give the exit code; None when tasks are to be run."""
     start = config.invocation_params.dir
     try:
-        settings = options.resolve(config, os.environ)
+        settings = resolve(config, os.environ)
         if settings.show_recipe:
             from pytest_pinchbench.session.fixtures import check_kinds
             from pytest_pinchbench.session.mode import choose_mode
@@ -50,7 +50,7 @@ def _only_compares(settings: Settings) -> bool:
 def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
     from pytest_pinchbench.reports.run_report import Ended
     from pytest_pinchbench.reports.terminal import Outcome, summary_lines
-    from pytest_pinchbench.results.earlier_runs import read_run_json, merge_runs
+    from pytest_pinchbench.results.earlier_runs import merge_runs, read_run_json
     from pytest_pinchbench.results.statistics import TOLERANCE
     from pytest_pinchbench.results.summary import read_baselines
 

@@ -198,9 +198,10 @@ def find_earlier_runs(settings: Settings, start: Path) -> Settings:
     """Replace the names of the runs to resume and to regrade by their paths. Raises
     ``PinchBenchError``.
     """
-    for name in ("regrade", "resume"):
-        if (named := getattr(settings, name)) is not None:
-            settings = replace(settings, **{name: str(find_run(named, settings, start))})
+    if settings.regrade is not None:
+        settings = replace(settings, regrade=str(find_run(settings.regrade, settings, start)))
+    if settings.resume is not None:
+        settings = replace(settings, resume=str(find_run(settings.resume, settings, start)))
     return settings
 
 

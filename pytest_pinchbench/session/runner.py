@@ -78,7 +78,7 @@ class Runner:
     def _check_sanity(self) -> None:
         sanity = next((item for item in _task_items(self._session) if item.is_sanity), None)
         alone = len(_task_items(self._session)) == 1  # and so nothing to keep from starting
-        if sanity is not None and not alone and self._context.settings.sanity_stop:
+        if sanity is not None and not alone and not self._context.settings.keep_going:
             self._directory.run_once("sanity", partial(self._run_sanity, sanity))
 
     def _run_sanity(self, item: TaskItem) -> None:

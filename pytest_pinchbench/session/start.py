@@ -10,7 +10,6 @@ import threading
 
 import pytest
 
-from pytest_pinchbench import settings as options
 from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.options import only_looks
 from pytest_pinchbench.results.summary import read_baselines
@@ -20,6 +19,7 @@ from pytest_pinchbench.session.hooks import CollectionHooks, ControllerHooks, Xd
 from pytest_pinchbench.session.mode import choose_mode, find_earlier_runs
 from pytest_pinchbench.session.run import RUN, Run
 from pytest_pinchbench.settings import Settings
+from pytest_pinchbench.settings.resolve import resolve
 
 _PR_SET_PDEATHSIG = 1
 
@@ -36,7 +36,7 @@ def start(config: pytest.Config) -> None:
         else:
             from pytest_pinchbench.session import report_hooks
 
-            run = start_run(config, options.resolve(config, os.environ))
+            run = start_run(config, resolve(config, os.environ))
             # before our own: what is registered later is called earlier
             report_hooks.register(config, run)
     except PinchBenchError as error:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from pytest_pinchbench.issues import SuiteError, TaskFileError
-from pytest_pinchbench.spelling import nearest
+from pytest_pinchbench.spelling import did_you_mean
 from pytest_pinchbench.suite.task_file import Task, load_task
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def select(suite: Suite, settings: Settings) -> tuple[tuple[Task, ...], tuple[Ta
 def _unknown_ids(unknown: list[str], suite: Suite) -> str:
     ids = [task.id for task in suite.tasks]
     known = [*ids, "all", "automated-only"]
-    named = "; ".join(f"{task_id}{nearest(task_id, known)}" for task_id in unknown)
+    named = "; ".join(f"{task_id}{did_you_mean(task_id, known)}" for task_id in unknown)
     message = f"not in the suite {suite.root}: {named}"
     if suite.broken:
         files = "".join(f"\n  {error}" for error in suite.broken)
@@ -283,7 +283,7 @@ class _Clone:
         tags = [line.rpartition("refs/tags/")[2] for line in listing.splitlines()]
         if self.tag in tags:
             return ""
-        return nearest(self.tag, tags) or f"; its tags: {', '.join(tags[-5:]) or 'none'}"
+        return did_you_mean(self.tag, tags) or f"; its tags: {', '.join(tags[-5:]) or 'none'}"
 
     @contextmanager
     def _alone(self, say: Callable[[str], None]) -> Iterator[None]:

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pytest_pinchbench.issues import TaskFileError
-from pytest_pinchbench.spelling import nearest
+from pytest_pinchbench.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -255,7 +255,7 @@ class _TaskFile:
         for grading_type in known:
             if value == grading_type:
                 return grading_type
-        hint = nearest(value, known) or f"; there are: {', '.join(known)}"
+        hint = did_you_mean(value, known) or f"; there are: {', '.join(known)}"
         raise self._wrong(f"unknown grading_type {value!r}{hint}", "grading_type")
 
     def _timeout(self) -> float:
@@ -280,7 +280,7 @@ class _TaskFile:
             place = ("grading_weights", key)
             if key not in known:
                 raise self._wrong(
-                    f"unknown key {key!r} in grading_weights{nearest(key, known)}", *place
+                    f"unknown key {key!r} in grading_weights{did_you_mean(key, known)}", *place
                 )
             if not _is_number(weight):
                 raise self._wrong(
@@ -339,7 +339,7 @@ class _TaskFile:
             raise self._wrong("an entry has to be {path, content} or {source, dest}", *place)
         for key in entry:
             if key not in known:
-                raise self._wrong(f"unknown key {key!r}{nearest(key, known)}", *place, key)
+                raise self._wrong(f"unknown key {key!r}{did_you_mean(key, known)}", *place, key)
         keys = frozenset(entry)
         if keys == {"path", "content"}:
             if not isinstance(entry["content"], str):
