@@ -45,7 +45,7 @@ class Option(NamedTuple):
     """Places in the YAML file."""
     field: str | None = None
     """Where the settings hold the value: ``judge.base_url``. None: in the field called as
-    ``key``. Empty: nowhere as such."""
+    ``key``. Empty: nowhere as such, but in the fields of other options."""
     secret: bool = False
     several: bool = False
     """May be given more than once."""
@@ -204,7 +204,7 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
         Option("evaluation-timeout-multiplier", "grading", _POSITIVE,
                "factor for --pinchbench-evaluation-timeout", 1.0, "FACTOR",
                yaml=(_E + "evaluation_timeout_multiplier", _B + "evaluation_timeout_multiplier"),
-               field="evaluation_timeout"),
+               field=""),
         Option("check-timeout", "grading", _POSITIVE, "seconds for a task's automated checks", 120,
                "SECONDS", yaml=(_E + "check_timeout_seconds", _B + "check_timeout_seconds")),
         Option("model-check", "", readers.yes_no,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -14,11 +15,15 @@ README = Path(__file__).parent.parent / "README.md"
 
 def options_table() -> str:
     """The options as the README shows them, from the table that they are made from."""
-    lines = ["| `--pinchbench-...` | environment variable | default | |", "|---|---|---|---|"]
-    for option in OPTIONS:
-        variables = ", ".join(f"`{name}`" for name in option.env)
-        default = "" if option.default is None else f"`{option.default}`"
-        lines.append(f"| `{option.name}` | {variables} | {default} | {option.help} |")
+    lines = ["| `--pinchbench-...` | environment variable | default | affects | |"]
+    lines.append("|---|---|---|---|---|")
+    for group, options in itertools.groupby(OPTIONS, lambda option: option.group):
+        lines.append(f"| **{group}** | | | | |")
+        for option in options:
+            variables = ", ".join(f"`{name}`" for name in option.env)
+            default = "" if option.default is None else f"`{option.default}`"
+            cells = [f"`{option.name}`", variables, default, option.affects, option.help]
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

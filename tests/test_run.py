@@ -446,11 +446,25 @@ def test_another_experiment_is_not_resumed_and_the_difference_is_shown(pytester,
     run()
     result = run("--pinchbench-resume", "latest", "--pinchbench-max-tokens", "77")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*another experiment*", "*max_tokens: * there, 77 here"])
+    result.stderr.fnmatch_lines(
+        ["*cannot resume *: settings differ:", "  max_tokens: 8192 there, 77 here"]
+    )
     task = root / "tasks" / "task_a.md"
     task.write_text(task.read_text().replace("Make made.txt", "Create made.txt"))
     result = run("--pinchbench-resume", "latest")
     result.stderr.fnmatch_lines(["*suite: skill in no git repository (digest *) there, skill *"])
+
+
+def test_a_resume_with_another_recipe_or_a_search_key_is_refused(pytester, project, run):
+    project({"task_a": GOOD})
+    run()
+    (pytester.path / "mine.yaml").write_text("environment: local\nenv: {LEVEL: high}\n")
+    result = run("--pinchbench-resume=latest", "--pinchbench-recipe=mine.yaml")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(['  recipe.variables: [[]] there, [[]"LEVEL"] here'])
+    result = run("--pinchbench-resume=latest", "--pinchbench-brave-api-key=sekrit-key")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["  brave_api_key: false there, true here"])
 
 
 def test_a_regrade_grades_kept_work_with_todays_checks_and_runs_no_agent(pytester, project, run):
@@ -483,7 +497,7 @@ def test_a_regrade_is_of_the_earlier_runs_model_and_can_be_resumed(pytester, pro
     options = ("--pinchbench", "--pinchbench-env", "local")
     pytester.runpytest(*options, "--pinchbench-regrade", "latest")
     new = max((pytester.path / "pinchbench-results").glob("*/*"))
-    assert json.loads((new / "run.json").read_text())["identity"]["model"]["id"] == "lab/m"
+    assert json.loads((new / "run.json").read_text())["identity"]["model"] == "lab/m"
     (pytester.path / "mended").touch()
     result = run("--pinchbench-max-tokens", "77", "--pinchbench-resume", str(new))
     result.assert_outcomes(passed=1, failed=1)
@@ -497,7 +511,7 @@ def test_a_resume_with_another_grading_is_shown_the_way_to_a_regrade(pytester, p
     result = run("--pinchbench-resume", "latest", *judge)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        ["  judge: null there, *", "To grade *--pinchbench-regrade *lab-m*"]
+        ["  judge_model: null there, *", "To grade *--pinchbench-regrade *lab-m*"]
     )
     result = run("--pinchbench-resume", "latest", *judge, "--pinchbench-max-tokens", "77")
     assert "--pinchbench-regrade" not in result.stderr.str()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import ipaddress
 import os
+import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -192,3 +195,24 @@ def is_loopback(host: str) -> bool:
     except ValueError:
         return False
     return address.is_loopback or address.is_unspecified
+
+
+def interface_address(name: str) -> str | None:
+    """Return the IPv4 address of a network interface of this machine."""
+    SIOCGIFADDR = 0x8915
+    request = struct.pack("256s", name.encode())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            answer = fcntl.ioctl(any_socket.fileno(), SIOCGIFADDR, request)
+        except OSError:
+            return None
+    return socket.inet_ntoa(answer[20:24])
+
+
+def answers(host: str, port: int) -> bool:
+    """Return whether a TCP connection can be made within two seconds."""
+    try:
+        socket.create_connection((host, port), timeout=2).close()
+    except OSError:
+        return False
+    return True

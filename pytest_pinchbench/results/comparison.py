@@ -18,7 +18,6 @@ on one side of the other run's is only ``changed``.
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import operator
 import random
@@ -27,6 +26,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, Literal
 
+from pytest_pinchbench.results.identity import differences
 from pytest_pinchbench.results.statistics import (
     bootstrap,
     bounds,
@@ -198,16 +198,22 @@ def _notes(
         ]
         if partly:
             yield f"compared over its valid attempts in the {which}: {some(partly)}"
-    old_conditions, new_conditions = _conditions(baseline), _conditions(new)
-    for what in {**old_conditions, **new_conditions}:
-        old, now = old_conditions.get(what), new_conditions.get(what)
-        # a summary of an earlier version does not have all of them
-        if what in old_conditions and what in new_conditions and old != now:
-            yield f"the runs differ in {what}: {_condition(old)} and {_condition(now)}"
+    old_agent, new_agent = (_agent_version(run) for run in (baseline, new))
+    if old_agent != new_agent:
+        yield f"the runs differ in agent version: {old_agent} and {new_agent}"
+    if not (baseline.get("identity") and new.get("identity")):
+        yield "cannot compare the settings of the runs: one of them has no run.json"
+        return
+    for name, old, now in differences(baseline, new):
+        if name != "model":  # each run is named by its model
+            yield f"the runs differ in {name}: {_cut(old)} and {_cut(now)}"
 
 
-def _condition(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
+def _agent_version(run: Summary) -> str:
+    return ", ".join(run["versions"].get("agent") or ()) or "unknown"
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
@@ -215,29 +221,6 @@ def some(names: Sequence[str]) -> str:
     """The first few names, and how many more there are."""
     shown = ", ".join(names[:_NAMED])
     return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
-
-
-def _conditions(run: Summary) -> dict[str, Any]:
-    """What should be the same in two runs, so that only the models differ."""
-    settings, versions = run["settings"], run["versions"]
-    found: dict[str, Any] = {
-        "suite commit": ", ".join(sorted(map(str, run["suites"].values()))) or "unknown",
-        "judge": str(run["judge"] or "none"),
-        "agent version": ", ".join(versions.get("agent") or ()) or "unknown",
-        "version of pytest-pinchbench": str(versions.get("pytest-pinchbench", "unknown")),
-        **{
-            name: str(settings.get(name, "unknown"))
-            for name in ("timeout_multiplier", "skip_bootstrap", "new_session")
-        },
-    }
-    for name, value in (run.get("identity") or {}).items():
-        if name == "judge":
-            found |= {f"judge's {part}": value[part] for part in value or {} if part != "id"}
-        elif name == "suite":
-            found["contents of the suite"] = [digest[:12] for digest in value or ()]
-        elif name != "model":
-            found.setdefault(name, value)
-    return found
 
 
 # -- chance ---------------------------------------------------------------------------------

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.results.files import has_shape, read_json, safe_name, write_json
+from pytest_pinchbench.results.identity import check_same_experiment
 from pytest_pinchbench.results.records import Record, iso_time
 from pytest_pinchbench.results.run_directory import RunDirectory, read_record
-from pytest_pinchbench.suite.load import suite_digest
 
 if TYPE_CHECKING:
-    from pytest_pinchbench.settings import ModelSpec, Settings
+    from pytest_pinchbench.settings import Settings
 
 
 _RUN_SHAPE = {
@@ -29,44 +28,6 @@ _RUN_SHAPE = {
     "versions": {},
 }
 """What is read of ``run.json``."""
-
-
-GRADING = (
-    *("suite", "judge", "judge_timeout", "transcript_limit"),
-    *("check_timeout", "evaluation_timeout"),
-)
-"""What in an identity a grade depends on; the rest is what the agent's work depends on."""
-
-
-def identity(settings: Settings, suite_roots: Sequence[Path]) -> dict[str, Any]:
-    """What must agree for two results to be of one experiment: everything that a score can
-    depend on. Where a model is reached, retries and the number of workers do not matter.
-    """
-
-    def spec(model: ModelSpec | None) -> dict[str, Any] | None:
-        if model is None:
-            return None
-        return {"id": model.id, "api_protocol": model.api_protocol, "params": model.params}
-
-    value = {
-        "model": spec(settings.model),
-        "judge": spec(settings.judge),
-        "suite": sorted(suite_digest(root) for root in suite_roots),
-        "harness": settings.harness,
-        "environment": settings.recipe.environment,
-        "image": settings.recipe.image,
-        **{
-            name: getattr(settings, name)
-            for name in (
-                *("context_window", "max_tokens", "openclaw_version", "openclaw_install"),
-                *("openclaw_binary", "skip_bootstrap", "new_session", "timeout_multiplier"),
-                *("judge_timeout", "transcript_limit", "check_timeout"),
-                "evaluation_timeout",
-            )
-        },
-    }
-    plain: dict[str, Any] = json.loads(json.dumps(value, default=str))
-    return plain
 
 
 def find_run(named: str, settings: Settings, start: Path) -> Path:
@@ -135,30 +96,6 @@ def refuse_damaged(path: Path) -> None:
         )
 
 
-def check_same_experiment(what: str, was: Record, now: Record, regraded: str = "") -> None:
-    """Raise ``PinchBenchError`` that shows each difference, if the identities of two runs, given
-    as their ``run.json``, have any. ``regraded`` says how else to go on where only the grading
-    differs.
-    """
-    old, new = was["identity"], now["identity"]
-    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-    if names:
-        shown = "".join(
-            f"\n  {name}: {_shown(name, was)} there, {_shown(name, now)} here" for name in names
-        )
-        hint = f"\n{regraded}" if regraded and set(names) <= set(GRADING) else ""
-        raise PinchBenchError(f"{what} is another experiment; what differs:{shown}{hint}")
-
-
-def _shown(name: str, run: Record) -> str:
-    value = run["identity"].get(name)
-    if name != "suite":
-        return json.dumps(value)
-    commits = ", ".join(f"{suite} at {commit}" for suite, commit in run["suites"].items())
-    digests = ", ".join(digest[:12] for digest in value or ())
-    return f"{commits.replace(' at None', ' in no git repository')} (digest {digests})"
-
-
 def merge_runs(paths: Sequence[Path], results_dir: Path) -> tuple[RunDirectory, list[Record]]:
     """Shards of one experiment, put together in a new run directory.
 
@@ -170,7 +107,7 @@ def merge_runs(paths: Sequence[Path], results_dir: Path) -> tuple[RunDirectory, 
         refuse_damaged(path)
     first = descriptions[0]
     for path, description in zip(paths[1:], descriptions[1:], strict=True):
-        check_same_experiment(f"{path}, beside {paths[0]},", description, first)
+        check_same_experiment(f"merge {path} with {paths[0]}", first, description)
     chosen: dict[tuple[str, int], tuple[Path, Record]] = {}
     for path in paths:
         for found in sorted(path.glob("*/attempt-*/result.json")):

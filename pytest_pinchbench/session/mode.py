@@ -25,13 +25,12 @@ from pytest_pinchbench.attempt.kept_work import (
 )
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.results.earlier_runs import (
-    GRADING,
     as_before,
-    check_same_experiment,
     find_run,
     read_run_json,
     refuse_damaged,
 )
+from pytest_pinchbench.results.identity import check_same_experiment, regraded
 from pytest_pinchbench.results.records import Record
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import wall_seconds_of
@@ -125,8 +124,7 @@ class Regrade(Fresh):
         return replace(settings, model=replace(settings.model, id=model))
 
     def identity(self, today: dict[str, Any]) -> dict[str, Any]:
-        earlier = read_run_json(self._source.path)["identity"]
-        return {**earlier, **{name: today[name] for name in GRADING}}
+        return regraded(read_run_json(self._source.path)["identity"], today)
 
     def has_work_for(self, key: Key) -> bool:
         return self._source.read(*key) is not None
@@ -168,7 +166,7 @@ class Resume(Fresh):
     def directory(self, results_dir: Path, description: Record) -> RunDirectory:
         path = self._directory.path
         hint = f"To grade the work of its agents like this: --pinchbench-regrade {path}"
-        check_same_experiment(str(path), read_run_json(path), description, hint)
+        check_same_experiment(f"resume {path}", read_run_json(path), description, hint)
         return self._directory
 
     def selected(self, now: Sequence[Key]) -> list[Key]:

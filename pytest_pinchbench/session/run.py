@@ -15,7 +15,7 @@ import pytest
 from pytest_pinchbench.issues import SuiteError, TaskFileError
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports.terminal import Outcome
-from pytest_pinchbench.results.earlier_runs import identity
+from pytest_pinchbench.results.identity import identity_of
 from pytest_pinchbench.results.records import RUN_SCHEMA, Record, iso_time
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import Summary
@@ -154,7 +154,7 @@ class Run:
         """What ``run.json`` says of this run, without secrets."""
         from importlib.metadata import version
 
-        today = identity(self.settings, self.suites.roots())
+        today = identity_of(self.settings, self.suites.roots())
         return {
             "schema_version": RUN_SCHEMA,
             "run_id": self.run_id,

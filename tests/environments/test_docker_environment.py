@@ -426,7 +426,7 @@ def test_a_data_directory_that_cannot_be_used_is_no_trouble_of_the_daemon(
         ({"memory": "lots"}, "options.memory has to be a size like 512m or 4g, not 'lots'"),
         ({"cpus": "two"}, "options.cpus has to be a number, not 'two'"),
         ({"cpus": True}, "options.cpus has to be a number"),
-        ({"pull": "allways"}, "missing, always, never, did you mean 'always'?"),
+        ({"pull": "allways"}, "missing, always, never, not 'allways', did you mean 'always'?"),
         ({"read_only": "maybe"}, "options.read_only has to be yes or no"),
         ({"volumes": ["/data"]}, "options.volumes has to list HOST_PATH_OR_VOLUME:/PATH"),
         ({"extra_hosts": ["no-address"]}, "options.extra_hosts has to map names to addresses"),

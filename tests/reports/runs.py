@@ -114,7 +114,7 @@ def write_run(
         "run_id": "r1",
         "started_at": "2026-02-17T10:00:00.000+00:00",
         "model": model,
-        "identity": {"model": {"id": model}, "timeout_multiplier": 1.0},
+        "identity": {"model": model, "timeout_multiplier": 1.0},
         "settings": {
             "suite": "all",
             "limit": 0,
@@ -143,7 +143,7 @@ def quick_summary(scores: Scores, *, model: str = "m") -> Summary:
         for task_id, attempts in scores.items()
         for attempt, score in enumerate(attempts, 1)
     ]
-    return summarize(records, {"model": model, "run_id": model})
+    return summarize(records, {"model": model, "run_id": model, "identity": {"model": model}})
 
 
 SCRIPTS = {

@@ -143,49 +143,39 @@ def test_runs_without_a_common_task_are_not_compared():
     assert not comparison.worse_by_more_than(0)
 
 
-def test_what_differs_besides_the_model_is_said():
-    old, new = quick_summary({"task_a": [1.0]}), quick_summary({"task_a": [1.0]})
-    new["suites"] = {"skill": "abc"}
-    assert "the runs differ in suite commit: unknown and abc" in compare(old, new).notes
-
-
-def test_every_setting_that_a_score_depends_on_is_compared_but_the_model():
+def test_every_difference_between_the_identities_is_noted_but_the_model():
     def run(**identity):
         summary = quick_summary({"task_a": [1.0]})
         summary["identity"] = {
-            "model": {"id": "a"},
-            "judge": {"id": "j", "params": {}},
-            "environment": "docker",
-            "context_window": 250_000,
-            "timeout_multiplier": 1.0,
+            "model": "a",
+            "judge_params": {},
+            "env": "docker",
             "suite": ["0123456789abcdef"],
             **identity,
         }
-        summary["settings"] = {"timeout_multiplier": 1.0}
+        summary["suites"] = {"skill": "abc"}
         return summary
 
-    assert compare(run(), run(model={"id": "b"})).notes == ()
+    assert compare(run(), run(model="b")).notes == ()
     found = compare(
         run(),
-        run(
-            judge={"id": "j", "params": {"temperature": 1}},
-            environment="local",
-            context_window=1000,
-            suite=["fedcba9876543210"],
-        ),
+        run(judge_params={"temperature": 1}, env="local", suite=["fedcba9876543210"], more=True),
     )
     assert found.notes == (
-        'the runs differ in judge\'s params: {} and {"temperature": 1}',
-        "the runs differ in environment: docker and local",
-        "the runs differ in context_window: 250000 and 1000",
-        'the runs differ in contents of the suite: ["0123456789ab"] and ["fedcba987654"]',
+        'the runs differ in judge_params: {} and {"temperature": 1}',
+        'the runs differ in env: "docker" and "local"',
+        "the runs differ in suite: skill at abc (digest 0123456789ab) and skill at abc (digest "
+        "fedcba987654)",
+        "the runs differ in more: null and true",
     )
-    old = quick_summary({"task_a": [1.0]})
-    del old["identity"]
-    old["settings"] = {"timeout_multiplier": 1.0}
-    assert compare(old, run()).notes == ()
-    long = compare(run(), run(openclaw_binary="x" * 999, environment="y" * 999))
+    long = compare(run(), run(openclaw_binary="x" * 999, env="y" * 999))
     assert all(len(note) < 150 for note in long.notes)
+
+
+def test_settings_that_are_not_known_are_not_called_equal():
+    unknown = {**quick_summary({"task_a": [1.0]}), "identity": None}
+    (note,) = compare(unknown, quick_summary({"task_a": [1.0]})).notes
+    assert note == "cannot compare the settings of the runs: one of them has no run.json"
 
 
 def test_the_same_runs_compare_the_same_every_time_and_in_any_order_of_tasks():
