@@ -134,6 +134,14 @@ def test_reports_of_the_ecosystem_have_the_scores(pytester, project, run):
     assert "cost_usd" not in properties
 
 
+def test_a_run_needs_no_pytest_json_report(project, run):
+    """Scores, records and the pages come from a run whose pytest-json-report is switched off."""
+    project({"task_a": GOOD, "task_b": HALF})
+    result = run("-p", "no:pytest_jsonreport")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["Mean score  0.750*"])
+
+
 def test_an_agent_out_of_time_is_graded_on_what_is_there(pytester, project, run):
     for seconds in (1, 10, 100):  # so many that it gets to its sleep
         project({"task_a": f"{GOOD}; sleep 600"}, task_a={"timeout_seconds": seconds})
@@ -247,22 +255,33 @@ def test_a_fixture_of_the_project_can_change_a_task(pytester, project, run):
     run().assert_outcomes(passed=1)
 
 
-def test_fixtures_of_a_module_work_with_tasks(pytester, project, run):
+def test_autouse_fixtures_of_the_project_are_for_its_own_tests(pytester, project, run):
     project({"task_a": GOOD})
+    pytester.makeini("[pytest]\nusefixtures = broken")
     add_to_conftest(
         pytester,
         """
-        @pytest.fixture(autouse=True, scope="module")
-        def once_a_file(request):
-            assert request.module is None
-            assert request.node.path.name == "task_a.md"
+        @pytest.fixture(autouse=True, scope="session")
+        def broken():
+            raise RuntimeError("a fake file system, say")
 
-        @pytest.fixture(autouse=True, scope="package")
-        def once_a_folder():
-            pass
+        @pytest.fixture(scope="session")
+        def server(tmp_path_factory):
+            return tmp_path_factory.mktemp("server")
+
+        @pytest.fixture(scope="session")
+        def pinchbench_settings(pinchbench_settings, server):
+            print(f"\\nrequested: {server.name}")
+            return pinchbench_settings
+
+        @pytest.fixture(autouse=True, scope="module")
+        def pinchbench_once_a_file(request, server):
+            print(f"autouse: {request.module.__name__}")
         """,
     )
-    run().assert_outcomes(passed=1)
+    result = run("-s")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["requested: server0", "autouse: task_a"])
 
 
 def test_xfail_and_skip_are_pytests_own_words(pytester, project, run):

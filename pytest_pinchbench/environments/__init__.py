@@ -7,6 +7,7 @@ the entry point names is called with an :class:`EnvironmentSetup` and returns an
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,6 +59,13 @@ class Sandbox(Protocol):
         command leaves behind when it ends by itself go on until :meth:`stop_processes`.
         """
 
+    def open_stream(self, argv: Sequence[str], *, as_root: bool = False) -> socket.socket:
+        """Start a program whose standard input and output are the other end of a socket.
+
+        The end of either ends the other. ``as_root``: out of the agent's reach where the
+        kind can have it so. Only where :attr:`Environment.has_streams`.
+        """
+
     def stop_processes(self) -> None:
         """Kill every process that any ``exec`` of this sandbox started and left running."""
 
@@ -88,6 +96,7 @@ class Environment(Protocol):
 
     kind: str
     on_this_machine: bool  #: a path of this machine is the same file inside
+    has_streams: bool  #: its sandboxes have :meth:`Sandbox.open_stream`
 
     def prepare(self) -> None:
         """Once a run, before the first task, in one process: is everything there?

@@ -60,6 +60,7 @@ while time.monotonic()<end:
 class DockerEnvironment:
     kind = "docker"
     on_this_machine = False
+    has_streams = True
 
     def __init__(self, setup: EnvironmentSetup) -> None:
         self._setup = setup

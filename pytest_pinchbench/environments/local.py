@@ -15,13 +15,14 @@ import platform
 import selectors
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -45,6 +46,7 @@ PASSED_ON = (
 class LocalEnvironment:
     kind = "local"
     on_this_machine = True
+    has_streams = True
 
     def __init__(self, setup: EnvironmentSetup) -> None:
         read_options(setup.recipe, {})  # there are none
@@ -166,6 +168,7 @@ class LocalSandbox(ExecSandbox):
         # supervisors whose command runs, and those that look after what a command left running
         self._busy: set[subprocess.Popen[bytes]] = set()
         self._staying: set[subprocess.Popen[bytes]] = set()
+        self._streams: list[subprocess.Popen[bytes]] = []
         self.workspace_root = str(folder / "workspace")
         self.private_root = str(folder / "private")
         self.python = sys.executable
@@ -194,6 +197,22 @@ class LocalSandbox(ExecSandbox):
                 self._staying.add(process)
             else:
                 _end(process)
+
+    def open_stream(self, argv: Sequence[str], *, as_root: bool = False) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._streams.append(
+                subprocess.Popen(
+                    argv,
+                    stdin=theirs.fileno(),
+                    stdout=theirs.fileno(),
+                    stderr=subprocess.DEVNULL,
+                    cwd=self.workspace_root,
+                    env=self._environ,
+                    start_new_session=True,
+                )
+            )
+        return ours
 
     def stop_processes(self) -> None:
         if self._closed:
@@ -235,6 +254,9 @@ class LocalSandbox(ExecSandbox):
         if self._closed:
             return
         self._closed = True
+        for program in self._streams:
+            program.kill()
+            program.wait()
         with contextlib.suppress(SandboxFailure):
             self._kill_everything()
         if self._setup.keep:

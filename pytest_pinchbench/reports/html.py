@@ -9,10 +9,9 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
-from pytest_pinchbench.reports import charts, formats, text
+from pytest_pinchbench.reports import formats, text
 from pytest_pinchbench.reports.conversation import conversation
 from pytest_pinchbench.reports.page import attempt_html, source, templates
 from pytest_pinchbench.results.comparison import Comparison
@@ -25,14 +24,6 @@ _CONVERSATIONS = 20_000_000  # of all of them: a browser has to open the page
 _SHORTEST = 2_000
 
 Row = tuple[str, list[tuple[str, float | None]]]
-
-
-def why_not() -> str | None:
-    """Why no report can be made here, and what to do; None when it can."""
-    missing = [name for name in ("jinja2", "vl_convert") if find_spec(name) is None]
-    if not missing:
-        return None
-    return "report.html needs: python -m pip install 'pytest-pinchbench[html]'"
 
 
 def report_html(
@@ -61,9 +52,7 @@ def report_html(
             script=Markup(script),
             numbers=list(_numbers(summary)),
             facts=list(_facts(summary)),
-            charts=[
-                (title, note, Markup(svg)) for title, note, svg in _charts(summary, comparisons)
-            ],
+            categories=[_category(category) for category in summary["categories"]],
             comparisons=[
                 (comparison, text.mean_line(comparison), list(_changes(comparison)))
                 for comparison in comparisons
@@ -115,28 +104,21 @@ def _facts(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "settings", summary["settings_digest"][:19]
 
 
-def _charts(
-    summary: Mapping[str, Any], comparisons: Sequence[Comparison]
-) -> Iterator[tuple[str, str | None, str]]:
-    """Title, note and SVG of each chart that has something to show."""
-    tasks = len(summary["tasks"])
-    few = None if tasks <= charts.MOST_TASKS else f"the {charts.MOST_TASKS} lowest of {tasks}"
-    found = [
-        ("Score by category", "mean and its 95 % interval", charts.by_category(summary)),
-        ("Score by task, lowest first", few, charts.by_task(summary)),
-        ("Cost against score", "a point is a task", charts.cost_against_score(summary)),
-        *(
-            (
-                f"Against {comparison.baseline_name}",
-                "ring: before, dot: after; tasks that are the same are left out",
-                charts.changes(comparison),
-            )
-            for comparison in comparisons
-        ),
-    ]
-    for title, note, svg in found:
-        if svg is not None:
-            yield title, note, svg
+def _category(category: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A row of the table of categories. Start and length of a bar are percentages of 0 to 1."""
+    score = category["score"] or {"mean": None, "interval": None, "pass_rate": None}
+    mean, interval, full = score["mean"], score["interval"], score["pass_rate"]
+    return {
+        "name": category["category"],
+        "mean": None if mean is None else (0, 100 * mean),
+        "interval": interval and (100 * interval[0], 100 * (interval[1] - interval[0])),
+        "cells": [
+            (formats.score(mean), _number(mean)),
+            (formats.bounds(interval), _number(interval and interval[0])),
+            (formats.percent(full), _number(full)),
+            (formats.count(category["tasks"]), category["tasks"]),
+        ],
+    }
 
 
 def _changes(comparison: Comparison) -> Iterator[tuple[Any, ...]]:

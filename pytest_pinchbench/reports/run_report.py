@@ -74,13 +74,11 @@ class Ended:
         """``code`` is pytest's. Between 0 and 1 ``--pinchbench-fail-under`` decides in the place
         of the items, and a gate that is not met is a failure.
 
-        A resumed run is no success while any of its attempts has no valid result, be it one
-        that this session was not to run.
+        A run is not a success while any attempt that was asked for has no valid result: skipped
+        by a conftest.py, left out by ``--lf``, of an earlier session that is resumed.
         """
         if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             return code
         passed = code == pytest.ExitCode.OK or self._settings.fail_under is not None
-        if self._settings.resume is not None:
-            passed = passed and self.summary["official"]
-        passed = passed and all(gate.met for gate in self.gates)
+        passed = passed and self.summary["official"] and all(gate.met for gate in self.gates)
         return int(pytest.ExitCode.OK if passed else pytest.ExitCode.TESTS_FAILED)

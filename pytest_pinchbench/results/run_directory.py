@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_pinchbench.issues import PinchBenchError, RunAborted
 from pytest_pinchbench.results.files import (
@@ -132,6 +132,15 @@ class RunDirectory:
     def has_ended(self, name: str) -> bool:
         """Return whether an action of :meth:`run_once` has ended the run."""
         return bool(read_json(self.path / ".once" / f"{name}.json"))
+
+    def share(self, name: str, value: object) -> None:
+        """Show a JSON value to the run's other processes, for as long as the run lasts."""
+        (self.path / ".once").mkdir(exist_ok=True)
+        write_json(self.path / ".once" / f"{name}.shared", value)
+
+    def shared(self, name: str) -> Any:
+        """Return the value that a process of the run shared, or None."""
+        return read_json(self.path / ".once" / f"{name}.shared")
 
     def lock(self) -> None:
         """Lock the directory until :meth:`finish` or the end of this process.

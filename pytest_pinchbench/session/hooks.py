@@ -36,23 +36,6 @@ class CollectionHooks:
         """A project's own tests are not part of a run."""
         return True if collection_path.suffix == ".py" else None
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(
-        self, config: pytest.Config, items: list[pytest.Item]
-    ) -> None:
-        """The order is the one asked for, whatever a plugin that shuffles did; but a sanity
-        task goes first. A regrade leaves out what the earlier run has no result of, and every
-        run what others make of files (doctests in a README): it is no part of a score.
-        """
-        ours = sorted(
-            (item for item in items if isinstance(item, TaskItem)),
-            key=lambda item: (not item.is_sanity, item.order),
-        )
-        ours = [one for one in ours if self.run.mode.has_work_for(one.key)]
-        if gone := [item for item in items if item not in ours]:
-            config.hook.pytest_deselected(items=gone)
-        items[:] = ours
-
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item
@@ -107,9 +90,6 @@ class ControllerHooks:
 
     def pytest_report_header(self) -> list[str]:
         return announce.header(self.run)
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.run.select([item.nodeid for item in session.items])
 
     def pytest_report_collectionfinish(self) -> list[str]:
         if self.run.directory is None:
@@ -188,9 +168,9 @@ class XdistHooks:
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput["pinchbench"] = self.run.for_worker()
 
-    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        if not self.run.selected:
-            self.run.select(ids)
+    def pytest_xdist_node_collection_finished(self) -> None:
+        if not self.run.selected and self.run.directory is not None:
+            self.run.select(self.run.directory.shared("chosen"))
             for note in announce.notes(self.run):
                 self.run.say(note)
 

@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,28 +40,65 @@ class SuiteDirectory(pytest.Directory):
             raise self.CollectError(str(error)) from None
         for problem in broken:
             path = Path(str(problem.path))
+            if self._is_left_out(path):
+                continue
             yield BrokenTaskFile.from_parent(
                 self, path=path, nodeid=self._file_id(path), problem=problem
             )
         for task in selected:
-            yield TaskFile.from_parent(
+            if self._is_left_out(task.path):
+                continue
+            file = TaskFile.from_parent(
                 self, path=task.path, nodeid=self._file_id(task.path), task=task
             )
+            if file.is_parametrized():
+                raise self.CollectError(
+                    f"cannot parametrize {task.id}: pytest_generate_tests or a fixture with params "
+                    "would run the task several times, as one. Use --pinchbench-attempts for "
+                    "repeated attempts, and a run for each set of parameters."
+                )
+            yield file
+
+    def _is_left_out(self, path: Path) -> bool:
+        """Return whether ``--ignore``, ``--ignore-glob`` or a ``collect_ignore`` leaves a file
+        out: as for any test file, not if the command line names it.
+        """
+        pytests_own = self.config.pluginmanager.get_plugin("main")
+        assert pytests_own is not None
+        return not self.session.isinitpath(path) and bool(
+            pytests_own.pytest_ignore_collect(collection_path=path, config=self.config)
+        )
 
     def _file_id(self, path: Path) -> str:
         return file_id(path, self.config.rootpath, self.config.stash[RUN].settings.skill_dir)
 
 
 class TaskFile(pytest.Module):
-    """One task file; an item for each attempt. A module, for fixtures that have its scope or
-    look at ``request.module``, but with no Python in it.
-    """
+    """One task file; an item for each attempt.
 
-    obj = None
+    A module, as conftest.py files and plugins expect of a test's file; the one function in it is
+    the body of every item.
+    """
 
     def __init__(self, *, task: Task, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.pinchbench_task = task
+
+    def _getobj(self) -> ModuleType:
+        module = ModuleType(self.path.stem)
+        module.__file__ = str(self.path)
+        setattr(module, check_pass_mark.__name__, check_pass_mark)
+        return module
+
+    def is_parametrized(self) -> bool:
+        """Return whether pytest would make several tests, or one with parameters, of the task."""
+        name = check_pass_mark.__name__
+        left_out = _leave_foreign_fixtures_out(pytest.Function.from_parent(self, name=name))
+        return any(
+            set(function.callspec.params) - left_out
+            for function in self._genfunctions(name, check_pass_mark)
+            if hasattr(function, "callspec")
+        )
 
     def collect(self) -> Iterator[TaskItem]:
         attempts = self.config.stash[RUN].settings.attempts
@@ -95,9 +133,15 @@ class TaskItem(pytest.Function):
 
     def __init__(self, *, task: Task, attempt: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        _leave_foreign_fixtures_out(self)
         self.pinchbench_task = task
         self.attempt = attempt
         self.order = next(_ORDER)
+        hook = self.session.gethookproxy(self.path.parent)
+        self.is_ignored = not self.session.isinitpath(self.path) and bool(
+            hook.pytest_ignore_collect(collection_path=self.path, config=self.config)
+        )
+        """Whether a plugin or a conftest.py leaves the task's file out."""
         for name, what in ((task.category, "category"), (task.grading_type, "grading type")):
             marker = marker_name(name)
             self.config.addinivalue_line("markers", f"{marker}: a PinchBench {what}")
@@ -120,6 +164,22 @@ class TaskItem(pytest.Function):
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, 0, self.name
+
+
+def _leave_foreign_fixtures_out(item: pytest.Function) -> set[str]:
+    """Keep the fixtures called ``pinchbench_*`` and what these request; return the others.
+
+    Autouse fixtures (and the ini file's ``usefixtures``) are meant for a project's own tests: a
+    fake file system or a frozen clock would break every attempt, or bend its record.
+    """
+    definitions = item._fixtureinfo.name2fixturedefs
+    wanted = [name for name in item.fixturenames if name.startswith("pinchbench_")]
+    for name in wanted:  # grows meanwhile
+        requested = [arg for one in definitions.get(name, ()) for arg in one.argnames]
+        wanted += [arg for arg in requested if arg not in wanted]
+    left_out = set(item.fixturenames).difference(wanted)
+    item.fixturenames[:] = [name for name in item.fixturenames if name in wanted]
+    return left_out
 
 
 def marker_name(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -91,13 +92,18 @@ class ReportHooks:
                 entries = conversation(directory, record, junit.TAIL)
                 junit.add_transcript(self._config, report, entries)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self._has_results():
-            ended = self._results.ended
-            session.exitstatus = ended.exit_code(int(session.exitstatus))
-            ended.write(self._run.say)
-            junit.add_suite_properties(self._config, ended.summary)
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        if not self._has_results():
+            return (yield)
+        ended = self._results.ended
+        session.exitstatus = ended.exit_code(int(session.exitstatus))
+        ended.write(self._run.say)
+        junit.add_suite_properties(self._config, ended.summary)
+        result = yield
+        # a plugin may have made a success of a session without tests (testmon)
+        session.exitstatus = ended.exit_code(int(session.exitstatus))
+        return result
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_json_modifyreport(self, json_report: dict[str, Any]) -> None:

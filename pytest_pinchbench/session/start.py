@@ -18,6 +18,7 @@ from pytest_pinchbench.session.arguments import find_arguments
 from pytest_pinchbench.session.hooks import CollectionHooks, ControllerHooks, XdistHooks
 from pytest_pinchbench.session.mode import choose_mode, find_earlier_runs
 from pytest_pinchbench.session.run import RUN, Run
+from pytest_pinchbench.session.selection import SelectionHooks, check_can_be_honoured
 from pytest_pinchbench.settings import Settings
 from pytest_pinchbench.settings.resolve import resolve
 
@@ -36,6 +37,7 @@ def start(config: pytest.Config) -> None:
         else:
             from pytest_pinchbench.session import report_hooks
 
+            check_can_be_honoured(config)
             run = start_run(config, resolve(config, os.environ))
             # before our own: what is registered later is called earlier
             report_hooks.register(config, run)
@@ -45,6 +47,7 @@ def start(config: pytest.Config) -> None:
     _stop_on_sigterm(config)
     config.pluginmanager.register(fixtures, "pinchbench-fixtures")
     config.pluginmanager.register(CollectionHooks(run), "pinchbench-collection")
+    config.pluginmanager.register(SelectionHooks(run), "pinchbench-selection")
     if worker_input is None:
         config.pluginmanager.register(ControllerHooks(run), "pinchbench-controller")
         # not "dsession": which of the two plugins is configured first is anyone's guess

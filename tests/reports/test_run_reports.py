@@ -49,7 +49,7 @@ def test_the_run_directory_has_a_summary_for_programs_and_one_for_people(finishe
 def test_the_run_directory_has_a_page_of_the_run(finished):
     page = (finished.directory / "report.html").read_text()
     assert "<title>PinchBench: lab/m</title>" in page
-    assert "Against lab/old" in page
+    assert "Compared with lab/old" in page
 
 
 def test_the_terminal_shows_the_comparison_after_the_summary(finished):

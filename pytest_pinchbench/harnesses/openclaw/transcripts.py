@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -18,6 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_pinchbench.harnesses.openclaw import messages as read
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 Event = dict[str, Any]
 
@@ -115,8 +121,8 @@ def _select(connection: sqlite3.Connection, session: str, budget: _Budget) -> It
         f"SELECT event_json, {compressed} FROM transcript_events WHERE session_id = ? ORDER BY seq",
         (session,),
     )
-    for text, zstd in rows:
-        data = _decompress(zstd, budget.left) if text is None else str(text).encode()
+    for text, frame in rows:
+        data = _decompress(frame, budget.left) if text is None else str(text).encode()
         try:
             value = json.loads(budget.text(data))
         except (ValueError, RecursionError):
@@ -127,15 +133,14 @@ def _select(connection: sqlite3.Connection, session: str, budget: _Budget) -> It
 
 def _decompress(data: bytes, limit: int) -> bytes:
     """At most ``limit`` bytes and one more, however much the frame claims or holds."""
-    import zstandard
-
+    decompressor = zstd.ZstdDecompressor()
     try:
-        # 2**27 (128 MiB) is the largest window that zstd itself makes without being told to
-        decompressor = zstandard.ZstdDecompressor(max_window_size=2**27)
-        with decompressor.stream_reader(data) as reader:
-            return reader.read(limit + 1)
-    except (zstandard.ZstdError, TypeError) as error:
+        text = decompressor.decompress(data, limit + 1)
+    except (zstd.ZstdError, TypeError) as error:
         raise TranscriptUnreadable(f"a compressed event: {error}") from error
+    if not decompressor.eof and len(text) <= limit:
+        raise TranscriptUnreadable("a compressed event: its end is missing")
+    return text
 
 
 def _with_list_content(event: Event) -> Event:
