@@ -1,9 +1,7 @@
-"""What a run says of itself: its header, notes before the first task, the summary at its end."""
+"""What a run says of itself: its header, notes before the first task, hints at its end."""
 
 from __future__ import annotations
 
-from pytest_pinchbench.reports.terminal import official_score, summary_lines
-from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.session.run import Run
 
 
@@ -14,7 +12,7 @@ def header(run: Run) -> list[str]:
     if settings.judge is not None:
         lines.append(f"pinchbench: judge {settings.judge.id}")
     if run.directory is not None:
-        lines.append(f"pinchbench: results in {_shown(run, run.directory)}")
+        lines.append(f"pinchbench: results in {run.short(run.directory)}")
     return [run.redactor.text(line) for line in lines]
 
 
@@ -22,23 +20,20 @@ def notes(run: Run) -> list[str]:
     """Return what the user should know before the first task."""
     lines = [
         *run.settings.warnings,
-        *run.mode.notes(run.selected, lambda directory: _shown(run, directory)),
+        *run.mode.notes(run.selected, run.short),
         *_judge_missing(run),
     ]
     return [run.redactor.text(line) for line in lines]
 
 
-def summary(run: Run) -> list[str]:
-    """Return the lines of the terminal's summary section."""
+def hints(run: Run) -> list[str]:
+    """Return how to go on with a run that has no official mean."""
     assert run.directory is not None
-    where = _shown(run, run.directory)
-    outcomes = run.outcomes()
-    lines = summary_lines(outcomes, seconds=run.wall_seconds, where=where)
-    if official_score(outcomes) is None:
-        lines.append(f"To go on    the same command with --pinchbench-resume {where}")
-        if run.directory.has_ended("sanity"):
-            lines.append(f"{'':12}--pinchbench-keep-going, or the sanity task stops it again")
-    return [run.redactor.text(line) for line in lines]
+    where = run.short(run.directory)
+    lines = [f"To go on    the same command with --pinchbench-resume {where}"]
+    if run.directory.has_ended("sanity"):
+        lines.append(f"{'':12}--pinchbench-keep-going, or the sanity task stops it again")
+    return lines
 
 
 def _judge_missing(run: Run) -> list[str]:
@@ -61,9 +56,3 @@ def _judge_missing(run: Run) -> list[str]:
         f"(or JUDGE_MODEL_NAME and JUDGE_MODEL_BASE_URL), or choose "
         f"--pinchbench-suite automated-only."
     ]
-
-
-def _shown(run: Run, directory: RunDirectory) -> str:
-    """Return a run directory's path from where pytest was started."""
-    path, start = directory.path, run.config.invocation_params.dir
-    return str(path.relative_to(start) if path.is_relative_to(start) else path)

@@ -16,6 +16,7 @@ from pytest_pinchbench.reports.run_report import Ended
 from pytest_pinchbench.results.records import Record
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import Summary
+from pytest_pinchbench.session import announce
 from pytest_pinchbench.session.node_ids import parse_node_id
 
 if TYPE_CHECKING:
@@ -59,13 +60,13 @@ class _Results:
         run = self._run
         assert run.directory is not None
         description = json.loads((run.directory.path / "run.json").read_bytes())
-        selected = [{"task_id": task, "attempt": k} for task, k in run.selected]
         return Ended(
             run.directory,
-            {**description, "selected": selected},
+            description,
             run.settings,
             run.baselines,
             run.wall_seconds,
+            run.troubles,
         )
 
 
@@ -113,6 +114,9 @@ class ReportHooks:
         json_report.update(self._run.redactor.json(json_report))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self._has_results():
-            for line in self._results.ended.lines():
-                terminalreporter.write_line(self._run.redactor.text(line))
+        run = self._run
+        if run.directory is not None and self._has_results():
+            terminalreporter.ensure_newline()
+            terminalreporter.section(f"PinchBench: {run.model_id}")
+            for line in self._results.ended.lines(run.short(run.directory), announce.hints(run)):
+                terminalreporter.write_line(run.redactor.text(line))

@@ -14,7 +14,6 @@ import pytest
 
 from pytest_pinchbench.issues import SuiteError, TaskFileError
 from pytest_pinchbench.redaction import Redactor
-from pytest_pinchbench.reports.terminal import Outcome
 from pytest_pinchbench.results.identity import identity_of
 from pytest_pinchbench.results.records import RUN_SCHEMA, Record, iso_time
 from pytest_pinchbench.results.run_directory import RunDirectory
@@ -80,7 +79,8 @@ class Run:
     """The earlier runs that this one is compared with, in the controller."""
     selected: list[Key] = field(default_factory=list)
     """Every attempt that is to run, once collection is done."""
-    _troubles: dict[Key, str] = field(default_factory=dict)
+    troubles: dict[Key, str] = field(default_factory=dict)
+    """Why an attempt has no record."""
     _began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -135,20 +135,17 @@ class Run:
         ):
             crash = getattr(report.longrepr, "reprcrash", None)
             text = str(crash.message if crash else report.longrepr).strip()
-            self._troubles[key] = text.removeprefix("Failed: ").partition("\n")[0]
-
-    def outcomes(self) -> list[Outcome]:
-        """Every attempt that was to run, with the record it has by now."""
-        assert self.directory is not None
-        return [
-            Outcome(*key, self.directory.read(*key), self._troubles.get(key, "not run"))
-            for key in self.selected
-        ]
+            self.troubles[key] = text.removeprefix("Failed: ").partition("\n")[0]
 
     @cached_property
     def wall_seconds(self) -> float:
         """How long the run took, over all of its sessions; to be asked for when it has ended."""
         return round(self.seconds_before + time.monotonic() - self._began, 3)
+
+    def short(self, directory: RunDirectory) -> str:
+        """Return a run directory's path from where pytest was started."""
+        path, start = directory.path, self.config.invocation_params.dir
+        return str(path.relative_to(start) if path.is_relative_to(start) else path)
 
     def description(self) -> Record:
         """What ``run.json`` says of this run, without secrets."""

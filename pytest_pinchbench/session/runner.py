@@ -15,6 +15,7 @@ from pytest_pinchbench.attempt.grading import check_endpoint
 from pytest_pinchbench.attempt.tries import backoff
 from pytest_pinchbench.environments import Sandbox
 from pytest_pinchbench.issues import EndpointUnusable, RunAborted, SanityFailed
+from pytest_pinchbench.reports import formats
 from pytest_pinchbench.results.files import safe_name
 from pytest_pinchbench.results.records import Record, cost_of, user_properties
 from pytest_pinchbench.session.items import TaskItem
@@ -95,14 +96,16 @@ class Runner:
     # -- the budget ---------------------------------------------------------------------
 
     def _enforce_budget(self) -> None:
-        """Skip the item, and stop the session, once the cost exceeds the budget."""
+        """Skip the item, and stop the session, once the cost reaches the budget."""
         budget = self._run.settings.budget_usd
         if budget is None:
             return
         agent = self._run.mode.agent_runs
         spent = sum(cost_of(record, agent=agent) for record in self._directory.records())
-        if spent > budget:
-            message = f"the budget of ${budget:g} is used up: ${spent:.4f} spent"
+        if spent >= budget:
+            message = (
+                f"the budget of ${formats.mark(budget)} is used up: {formats.usd(spent)} spent"
+            )
             self._session.shouldstop = message
             pytest.skip(message)
 
