@@ -11,7 +11,7 @@ from statistics import median
 ROOT = Path(__file__).parents[1]
 
 LEVELS = (
-    {"issues", "redaction", "spelling", "readers"},
+    {"issues", "redaction", "spelling", "kinds", "readers", "grader"},
     {"environments"},
     {"options"},
     {"settings"},
@@ -20,11 +20,11 @@ LEVELS = (
     {"results"},
     {"attempt", "reports"},
     {"session"},
-    {"plugin", "__init__"},
+    {"plugin", "demo", "__init__"},
 )
 """From the ground up: a wing imports from lower levels only, and not from its neighbour."""
 
-APART = {"demo", "grader", "recipes"}
+APART = {"recipes"}
 """Wings that import from no other wing, and from which no other wing imports."""
 
 LIMIT = 400

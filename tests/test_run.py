@@ -659,7 +659,7 @@ def test_the_recipe_is_shown_without_running_anything(pytester):
     [
         ("docker, options: {cpu: 2}", [], "*mine.yaml:1: *no option 'cpu', did you mean 'cpus'?*"),
         ("local, options: {cpus: 2}", [], "*mine.yaml:1: the local environment has no option*"),
-        ("dokcer", [], "ERROR: no environment of kind 'dokcer', did you mean 'docker'?"),
+        ("dokcer", [], "ERROR: no environment called 'dokcer', did you mean 'docker'?"),
         ("local", ["--pinchbench-harness", "openclav"], "*did you mean 'openclaw'?"),
     ],
 )
