@@ -249,3 +249,13 @@ def test_a_regrade_has_the_earlier_work_and_todays_grading(
     with pytest.raises(PinchBenchError) as refused:
         check_same_experiment("resume R", run_json(earlier), run_json(today), "regrade it")
     assert "regrade it" not in str(refused.value)
+
+
+def test_what_another_harness_is_given_counts(
+    identity_with: Callable[..., dict[str, Any]], pytester: pytest.Pytester
+) -> None:
+    def identity(level: int) -> dict[str, Any]:
+        (pytester.path / "other.yaml").write_text(f"harnesses: {{mine: {{level: {level}}}}}")
+        return identity_with(config="other.yaml", harness="mine")
+
+    assert changed(identity(1), identity(2)) == {"harness_settings.level"}
