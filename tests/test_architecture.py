@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 
 LEVELS = (
@@ -32,7 +30,6 @@ APART = {"recipes"}
 LIMIT = 400
 NO_LIMIT = {"pytest_pinchbench/environments/inside/supervisor.py"}  # it travels alone
 STILL_TOO_LONG = {
-    "pytest_pinchbench/session/run.py": 643,
     "pytest_pinchbench/suite/task_file.py": 417,
 }
 
@@ -115,10 +112,6 @@ def test_a_wing_imports_from_lower_wings_only() -> None:
     assert wrong == []
 
 
-CIRCLE = pytest.mark.xfail(strict=True, reason="session.items and session.run")
-
-
-@CIRCLE
 def test_modules_import_one_another_in_no_circle() -> None:
     assert circles(IMPORTS) == []
 

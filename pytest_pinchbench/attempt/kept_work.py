@@ -86,13 +86,13 @@ def not_regraded(record: Record, why: str) -> Record:
     }
 
 
-def tries(record: Record, *, taken_up: bool) -> list[dict[str, Any]]:
-    """What an invalid record stands for, as the tries before a next one (``make_result``).
+def previous_attempts(record: Record, *, work_reused: bool) -> list[dict[str, Any]]:
+    """Convert an invalid record into the ``retried`` entries of its successor.
 
-    ``taken_up``: its agent's work is graded again, and is counted there. Its sums cover the
-    tries before it.
+    With ``work_reused`` the agent's work is graded again, and its usage is counted there. The
+    record's usage is the sum over all its tries.
     """
-    usage = None if taken_up else Usage(**record["usage"])
+    usage = None if work_reused else Usage(**record["usage"])
     judged = Usage(**record["judge_usage"]) if record["judge_usage"] else None
     before = [(one["issues"], None, None) for one in record["retried"]]
     return [

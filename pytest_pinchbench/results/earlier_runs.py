@@ -83,7 +83,7 @@ def as_before(settings: Settings, earlier: Record) -> Settings:
     return settings
 
 
-def describe(path: Path) -> Record:
+def read_run_json(path: Path) -> Record:
     """The ``run.json`` of a run directory. Raises ``PinchBenchError`` where there is none."""
     file = path / "run.json"
     if not file.exists():
@@ -114,7 +114,7 @@ def merge_runs(paths: Sequence[Path], results_dir: Path) -> tuple[RunDirectory, 
     Returns it and its records. Raises ``PinchBenchError`` when the runs are of different
     experiments, or an attempt has a valid result in more than one of them.
     """
-    descriptions = [describe(path) for path in paths]
+    descriptions = [read_run_json(path) for path in paths]
     for path in paths:
         refuse_damaged(path)
     first = descriptions[0]

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_pinchbench.issues import RUN_ENDERS, PinchBenchError
+from pytest_pinchbench.issues import PinchBenchError, RunAborted
 from pytest_pinchbench.results.files import (
     has_shape,
     read_json,
@@ -105,11 +105,11 @@ class RunDirectory:
         found = sorted(self.path.glob("*/attempt-*/result.json"))
         return [path for path in found if read_record(path) is None]
 
-    def once(self, name: str, action: Callable[[], None]) -> None:
-        """Do something once in the whole run, in whichever process comes first.
+    def run_once(self, name: str, action: Callable[[], None]) -> None:
+        """Run an action once in the whole run, in whichever process comes first.
 
-        The others wait for it. An error that ends the run (``RUN_ENDERS``) is raised again in
-        every process that asks; after any other one, the next process tries.
+        The other processes wait for it. ``RunAborted`` is raised again in every process that
+        asks; after any other error, the next process tries.
         """
         from filelock import FileLock
 
@@ -121,16 +121,16 @@ class RunDirectory:
                 outcome: dict[str, str] = {}
                 try:
                     action()
-                except RUN_ENDERS as error:
+                except RunAborted as error:
                     outcome = {"type": type(error).__name__, "message": str(error)}
                 write_json(done, outcome)
             outcome = json.loads(done.read_bytes())
-        for ender in RUN_ENDERS:
-            if outcome.get("type") == ender.__name__:
-                raise ender(outcome["message"])
+        for kind in RunAborted.__subclasses__():
+            if outcome.get("type") == kind.__name__:
+                raise kind(outcome["message"])
 
     def has_ended(self, name: str) -> bool:
-        """Whether that which is done once has ended the run."""
+        """Return whether an action of :meth:`run_once` has ended the run."""
         return bool(read_json(self.path / ".once" / f"{name}.json"))
 
     def share(self, name: str, value: object) -> None:
@@ -142,10 +142,11 @@ class RunDirectory:
         """Return the value that a process of the run shared, or None."""
         return read_json(self.path / ".once" / f"{name}.shared")
 
-    def hold(self) -> None:
-        """Until :meth:`finish`, or the end of this process, no other can hold the directory.
+    def lock(self) -> None:
+        """Lock the directory until :meth:`finish` or the end of this process.
 
-        Raises ``PinchBenchError`` when another one does: both would pay for the same attempts.
+        Raises ``PinchBenchError`` when another process holds the lock: both would pay for the
+        same attempts.
         """
         from filelock import FileLock, Timeout
 

@@ -14,7 +14,7 @@ from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any
 
 from pytest_pinchbench.issues import PinchBenchError
-from pytest_pinchbench.results.earlier_runs import describe, find_run, refuse_damaged
+from pytest_pinchbench.results.earlier_runs import find_run, read_run_json, refuse_damaged
 from pytest_pinchbench.results.files import has_shape, read_json
 from pytest_pinchbench.results.records import Record, cost_parts
 from pytest_pinchbench.results.run_directory import RunDirectory
@@ -148,7 +148,7 @@ def read_run(path: Path) -> Summary:
             raise PinchBenchError(
                 f"{path} holds no results: a run directory has <task id>/attempt-1/result.json"
             )
-        run = describe(path) if (path / "run.json").exists() else {}
+        run = read_run_json(path) if (path / "run.json").exists() else {}
         return summarize(records, run, wall_seconds=wall_seconds_of(path))
     summary: Summary = read_json(path)
     if not has_shape(summary, _SHAPE):

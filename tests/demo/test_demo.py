@@ -18,7 +18,7 @@ from pytest_pinchbench.demo import SUITE
 from pytest_pinchbench.environments.bubblewrap import why_unusable
 from pytest_pinchbench.harnesses.openclaw.install import install_here
 from pytest_pinchbench.issues import HarnessUnavailable
-from pytest_pinchbench.session.items import RUN
+from pytest_pinchbench.session.run import RUN
 from pytest_pinchbench.settings import Settings
 
 SANDBOX = "local" if why_unusable() else "bubblewrap"
