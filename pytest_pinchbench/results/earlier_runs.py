@@ -61,7 +61,7 @@ def _last_start(run: Path) -> str:
     if not has_shape(description, {"started_at": str}):
         return "9999"
     times = [description["started_at"], *description.get("resumed_at", [])]
-    return max([*times, description.get("merged_at", "")])
+    return max(map(str, [*times, description.get("merged_at", "")]))
 
 
 def as_before(settings: Settings, earlier: Record) -> Settings:
