@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sys
 import textwrap
@@ -389,6 +390,35 @@ def test_a_bare_resume_goes_on_with_every_attempt_and_task_that_was_selected(
     result.assert_outcomes(passed=4)
     result.stdout.fnmatch_lines(["task_b?2? *1.000*", "Mean score  1.000*"])
     assert result.ret == pytest.ExitCode.OK
+
+
+@pytest.mark.parametrize(
+    "chosen", [("-k", "task_b"), ("-m", "odd"), ("{suite}/tasks/task_b.md",), ("elsewhere",)]
+)
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_a_resume_goes_on_with_the_tasks_that_were_chosen(pytester, project, run, chosen, workers):
+    mended = f"test -e {pytester.path}/mended || exit 1; {GOOD}"
+    suite = project(dict.fromkeys(("task_a", "task_b"), mended), task_b={"category": "odd"})
+    if chosen == ("elsewhere",):
+        shutil.copytree(suite, pytester.path / "elsewhere")
+        (pytester.path / "elsewhere" / "tasks" / "task_a.md").unlink()
+        chosen = ("elsewhere/tasks",)
+    run(*(part.format(suite=suite) for part in chosen), *workers).assert_outcomes(
+        errors=1, deselected=int(chosen[0].startswith("-") and not workers)
+    )
+    (pytester.path / "mended").touch()
+    resumed = ("--pinchbench-resume=latest", *workers)
+    result = run(*resumed)
+    assert result.parseoutcomes().get("passed") == 1
+    result.stdout.fnmatch_lines(["task_b *1.000*", "Mean score  1.000*"])
+    assert "task_a" not in result.stdout.str()
+    result = run(*resumed, "--pinchbench-attempts=2")
+    assert result.parseoutcomes().get("passed") == 2
+    result = run(*resumed, "--pinchbench-suite=all", str(suite))
+    if chosen == ("elsewhere/tasks",):
+        result.stderr.fnmatch_lines(["*cannot resume *: settings differ:", "  suite: *"])
+    else:
+        result.stdout.fnmatch_lines(["task_a* 1.000*"])
 
 
 def test_a_resume_that_leaves_an_attempt_without_result_is_no_success(pytester, project, run):
