@@ -7,14 +7,15 @@ import io
 import os
 import secrets
 import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from docker import errors
 
 from pytest_pinchbench.environments.docker_engine import FAULTS, Engine
-from pytest_pinchbench.environments.docker_stream import converse
+from pytest_pinchbench.environments.docker_stream import carry_stream, converse
 from pytest_pinchbench.environments.sandbox import Exchange, ExecSandbox
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure
 
@@ -68,11 +69,33 @@ class DockerSandbox(ExecSandbox):
         self._on_close(self)
 
     def _talk(self, exchange: Exchange, as_root: bool) -> None:
+        connection, channel = self._start(exchange.command, as_root)
+        try:
+            converse(channel, exchange)
+        finally:
+            _close(connection, channel)
+
+    def open_stream(self, argv: Sequence[str], *, as_root: bool = False) -> socket.socket:
+        connection, channel = self._start(argv, as_root)
+        ours, theirs = socket.socketpair()
+
+        def carry() -> None:
+            try:
+                carry_stream(channel, theirs)
+            finally:
+                _close(connection, channel)
+                theirs.close()
+
+        threading.Thread(target=carry, name="docker-stream", daemon=True).start()
+        return ours
+
+    def _start(self, argv: Sequence[str], as_root: bool) -> tuple[Any, socket.socket]:
+        """Start a program. Return its connection, and the socket below that."""
         api = self._engine.api
         with self._engine.translated(f"{self.name}: no command can be started"):
             try:
                 command = api.exec_create(
-                    self.name, exchange.command, stdin=True, user="0:0" if as_root else ""
+                    self.name, list(argv), stdin=True, user="0:0" if as_root else ""
                 )
                 connection: Any = api.exec_start(command["Id"], socket=True)
             except errors.APIError as error:
@@ -80,14 +103,7 @@ class DockerSandbox(ExecSandbox):
                     raise SandboxFailure(f"{self.name} is lost: {self._why_lost()}") from error
                 raise
         # under what the SDK gives lies a socket, but for TLS and SSH: there it is one itself
-        channel: socket.socket = getattr(connection, "_sock", connection)
-        try:
-            converse(channel, exchange)
-        finally:
-            with contextlib.suppress(OSError):
-                channel.shutdown(socket.SHUT_RDWR)
-            connection.close()
-            channel.close()
+        return connection, getattr(connection, "_sock", connection)
 
     def _why_lost(self) -> str:
         try:
@@ -106,3 +122,10 @@ class DockerSandbox(ExecSandbox):
         if not state["Running"]:
             return f"its container has ended (exit code {state['ExitCode']})"
         return "its container still runs"
+
+
+def _close(connection: Any, channel: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        channel.shutdown(socket.SHUT_RDWR)
+    connection.close()
+    channel.close()

@@ -15,13 +15,14 @@ import platform
 import selectors
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -45,6 +46,7 @@ PASSED_ON = (
 class LocalEnvironment:
     kind = "local"
     on_this_machine = True
+    has_streams = True
 
     def __init__(self, setup: EnvironmentSetup) -> None:
         read_options(setup.recipe, {})  # there are none
@@ -73,7 +75,7 @@ class LocalEnvironment:
             # what is kept must not go with the other folders of a dead run
             parent = self._base() if self._setup.keep else self._own_folder()
             folder = Path(tempfile.mkdtemp(prefix=f"{file_name(name)}-", dir=parent))
-            return LocalSandbox(folder, self._environ(), self._setup)
+            return LocalSandbox(folder, self._setup.recipe.variables(*PASSED_ON), self._setup)
         except OSError as error:
             raise SandboxFailure(f"{name}: no folder for the sandbox: {error}") from error
 
@@ -86,11 +88,6 @@ class LocalEnvironment:
 
     def url_inside(self, url: str) -> str:
         return url
-
-    def _environ(self) -> dict[str, str]:
-        recipe = self._setup.recipe
-        names = (*PASSED_ON, *recipe.pass_env)
-        return {**{n: os.environ[n] for n in names if n in os.environ}, **recipe.env}
 
     def _base(self) -> Path:
         """The folder of all runs; in a shared temporary folder, one that is surely ours."""
@@ -166,6 +163,7 @@ class LocalSandbox(ExecSandbox):
         # supervisors whose command runs, and those that look after what a command left running
         self._busy: set[subprocess.Popen[bytes]] = set()
         self._staying: set[subprocess.Popen[bytes]] = set()
+        self._streams: list[subprocess.Popen[bytes]] = []
         self.workspace_root = str(folder / "workspace")
         self.private_root = str(folder / "private")
         self.python = sys.executable
@@ -194,6 +192,22 @@ class LocalSandbox(ExecSandbox):
                 self._staying.add(process)
             else:
                 _end(process)
+
+    def open_stream(self, argv: Sequence[str], *, as_root: bool = False) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._streams.append(
+                subprocess.Popen(
+                    argv,
+                    stdin=theirs.fileno(),
+                    stdout=theirs.fileno(),
+                    stderr=subprocess.DEVNULL,
+                    cwd=self.workspace_root,
+                    env=self._environ,
+                    start_new_session=True,
+                )
+            )
+        return ours
 
     def stop_processes(self) -> None:
         if self._closed:
@@ -235,6 +249,9 @@ class LocalSandbox(ExecSandbox):
         if self._closed:
             return
         self._closed = True
+        for program in self._streams:
+            program.kill()
+            program.wait()
         with contextlib.suppress(SandboxFailure):
             self._kill_everything()
         if self._setup.keep:

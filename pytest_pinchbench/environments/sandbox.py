@@ -14,6 +14,7 @@ import json
 import os
 import re
 import secrets
+import socket
 import tarfile
 import tempfile
 import time
@@ -35,7 +36,7 @@ _IN_MEMORY = 1 << 24  # a bigger upload waits on this machine's disk
 
 # What stands in the process list is this, not the supervisor itself: an agent that looks at
 # its processes is not shown pages of our source, and its `pkill -f server` does not match it.
-_BOOT = """\
+BOOT = """\
 import os
 n,s=%d,b''
 while len(s)<n:
@@ -76,7 +77,7 @@ class Exchange:
         length = stdin.seek(0, os.SEEK_END)
         stdin.seek(0)
         line = json.dumps({**header, "token": self._token, "stdin": length})
-        self.command = [python, "-I", "-S", "-c", _BOOT % len(source)]
+        self.command = [python, "-I", "-S", "-c", BOOT % len(source)]
         self.give_up_at = None if patience is None else time.monotonic() + patience
         self._head = io.BytesIO(source + line.encode() + b"\n")
         self._stdin = stdin
@@ -137,6 +138,9 @@ class ExecSandbox(ABC):
 
     @abstractmethod
     def close(self) -> None: ...
+
+    def open_stream(self, argv: Sequence[str], *, as_root: bool = False) -> socket.socket:
+        raise SandboxFailure(f"{self.name}: this kind of sandbox has no streams")
 
     def _why_lost(self) -> str:
         """After an answer that ended too early: what has become of the sandbox, if known."""

@@ -59,13 +59,13 @@ class _Results:
         run = self._run
         assert run.directory is not None
         description = json.loads((run.directory.path / "run.json").read_bytes())
-        selected = [{"task_id": task, "attempt": k} for task, k in run.selected]
         return Ended(
             run.directory,
-            {**description, "selected": selected},
+            description,
             run.settings,
             run.baselines,
             run.wall_seconds,
+            run.troubles,
         )
 
 
@@ -113,6 +113,9 @@ class ReportHooks:
         json_report.update(self._run.redactor.json(json_report))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self._has_results():
-            for line in self._results.ended.lines():
-                terminalreporter.write_line(self._run.redactor.text(line))
+        run = self._run
+        if run.directory is not None and self._has_results():
+            terminalreporter.ensure_newline()
+            terminalreporter.section(f"PinchBench: {run.model_id}")
+            for line in self._results.ended.lines(run.short(run.directory), run.hints()):
+                terminalreporter.write_line(run.redactor.text(line))
