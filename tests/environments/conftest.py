@@ -53,8 +53,8 @@ KINDS = [
         local, id="local", marks=pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
     ),
     pytest.param(docker, id="docker", marks=pytest.mark.docker),
-    pytest.param(daytona, id="daytona"),
-    pytest.param(modal, id="modal"),
+    pytest.param(daytona, id="daytona", marks=pytest.mark.slow),
+    pytest.param(modal, id="modal", marks=pytest.mark.slow),
 ]
 
 
