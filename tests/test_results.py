@@ -70,6 +70,15 @@ def test_a_damaged_record_is_no_record(tmp_path, break_it):
     assert (directory.records(), directory.damaged()) == ([], [path])
 
 
+@pytest.mark.parametrize("score", ["77", "-0.1", "true", "NaN", "1e999", '"1"', "[" * 200_000])
+def test_a_record_with_a_score_that_cannot_be_one_is_damaged(tmp_path, score):
+    directory = RunDirectory(tmp_path)
+    path = directory.write(result(score=0.25)) / "result.json"
+    assert directory.damaged() == []
+    path.write_text(path.read_text().replace('"score": 0.25,', f'"score": {score},', 1))
+    assert (directory.records(), directory.damaged()) == ([], [path])
+
+
 def test_an_attempt_with_a_fatal_issue_has_no_score_whatever_its_grade():
     fatal = record(score=1.0, issues=(Issue("FATAL", "judge_http", "500"),))
     assert fatal["status"] == "invalid"

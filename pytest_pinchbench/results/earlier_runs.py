@@ -49,7 +49,19 @@ def find_run(named: str, settings: Settings, start: Path) -> Path:
     if not runs:
         of_model = f" of {model_id}" if model_id else ""
         raise PinchBenchError(f"there is no run{of_model} with a result in {results_dir}")
-    return max(runs, key=lambda run: (run / "run.json").stat().st_mtime)
+    return max(runs, key=_last_start)
+
+
+def _last_start(run: Path) -> str:
+    """Return the time at which a run was started, resumed or merged last, as ISO 8601 in UTC.
+
+    A damaged ``run.json`` counts as the newest: to pass over it would take another run for it.
+    """
+    description = read_json(run / "run.json")
+    if not has_shape(description, {"started_at": str}):
+        return "9999"
+    times = [description["started_at"], *description.get("resumed_at", [])]
+    return max(map(str, [*times, description.get("merged_at", "")]))
 
 
 def as_before(settings: Settings, earlier: RunDescription) -> Settings:

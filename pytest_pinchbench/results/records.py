@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 
 from pytest_pinchbench.harnesses import Usage
 from pytest_pinchbench.issues import Issue, Severity
+from pytest_pinchbench.results.files import has_shape
 
 RESULT_SCHEMA = "pinchbench-result-1"
 RUN_SCHEMA = "pinchbench-run-1"
@@ -151,11 +152,18 @@ class Record(TypedDict):
 
 
 _NUMBER = (int, float)
+
+
+def is_score(value: Any) -> bool:
+    """Return whether a value can stand where a record has its score."""
+    return value is None or (has_shape(value, _NUMBER) and 0 <= value <= 1)
+
+
 _ISSUE = {"severity": str, "code": str, "message": str}
 RECORD_SHAPE = {
     **dict.fromkeys(("task_id", "name", "category", "grading_type", "status"), str),
     "attempt": int,
-    "metrics": {"score": (*_NUMBER, type(None)), "passed": (bool, type(None))},
+    "metrics": {"score": is_score, "passed": (bool, type(None))},
     "timed_out": bool,
     "ground_truth": {},
     "issues": [_ISSUE],

@@ -133,10 +133,10 @@ def summarize(
 
 def read_baselines(settings: Settings, start: Path) -> list[Summary]:
     """The runs of ``--pinchbench-compare``. Raises ``PinchBenchError``."""
-    return [read_run(find_run(named, settings, start)) for named in settings.compare]
+    return [read_summary(find_run(named, settings, start)) for named in settings.compare]
 
 
-def read_run(path: Path) -> Summary:
+def read_summary(path: Path) -> Summary:
     """The summary of a finished run, given its directory or its ``summary.json``.
 
     Of a directory the records count, not the summary in it. Raises ``PinchBenchError``.
