@@ -23,7 +23,7 @@ from pytest_pinchbench.results.files import (
     write_atomically,
     write_json,
 )
-from pytest_pinchbench.results.records import RECORD_SHAPE, Record, TaskResult
+from pytest_pinchbench.results.records import RECORD_SHAPE, Record, RunDescription, TaskResult
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -58,14 +58,15 @@ class RunDirectory:
     def attempt_dir(self, task_id: str, attempt: int) -> Path:
         return self.path / safe_name(task_id) / f"attempt-{attempt}"
 
-    def write_run(self, description: Record) -> None:
+    def write_run(self, description: RunDescription) -> None:
         """Write ``run.json``; a resumed run keeps what it had, and notes when it went on."""
         path = self.path / "run.json"
+        document: dict[str, Any] = {**description}
         if path.exists():
             earlier = json.loads(path.read_bytes())
             resumed = [*earlier.get("resumed_at", []), description["started_at"]]
-            description = {**earlier, "selected": description["selected"], "resumed_at": resumed}
-        write_json(path, description)
+            document = {**earlier, "selected": description["selected"], "resumed_at": resumed}
+        write_json(path, document)
 
     def copy_from(self, source: RunDirectory, record: Record) -> Record:
         """Take an attempt's files over from another run, with this record."""
