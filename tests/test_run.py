@@ -429,6 +429,19 @@ def test_latest_is_the_newest_run_that_has_a_result(pytester, project, run):
 
 
 @pytest.mark.slow
+def test_latest_goes_by_the_time_in_run_json_and_not_by_the_files_time(pytester, project, run):
+    project({"task_a": GOOD})
+    runs = []
+    for _ in range(2):
+        run()
+        runs += set((pytester.path / "pinchbench-results").glob("*/*")) - set(runs)
+    os.utime(runs[0] / "run.json")  # as a copy or a checkout does
+    run("--pinchbench-resume=latest").stdout.fnmatch_lines([f"*resuming *{runs[1].name}: *"])
+    run(f"--pinchbench-resume={runs[0]}")
+    run("--pinchbench-resume=latest").stdout.fnmatch_lines([f"*resuming *{runs[0].name}: *"])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "code"),
     [
