@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_pinchbench.attempt.workspace import Workspace
 from pytest_pinchbench.harnesses import AgentRun, Usage
 from pytest_pinchbench.issues import Issue, PinchBenchError
-from pytest_pinchbench.results.records import Record, agent_issues
+from pytest_pinchbench.results.records import Record, agent_issues, issue_record
 from pytest_pinchbench.results.run_directory import RunDirectory
 
 
@@ -40,7 +40,8 @@ def kept_work(directory: RunDirectory, record: Record) -> KeptWork | None:
         raise WorkMissing(f"{folder} is damaged: {type(error).__name__}: {error}") from None
 
 
-def _read(folder: Path, record: Record) -> KeptWork | None:
+def _read(folder: Path, record: Any) -> KeptWork | None:
+    # untyped: a damaged file can lack anything
     artifacts = record["artifacts"]
     execution = artifacts["harness_execution"]
     issues = agent_issues(record)
@@ -82,7 +83,7 @@ def not_regraded(record: Record, why: str) -> Record:
         **record,
         "status": "invalid",
         "metrics": {"score": None, "passed": None},
-        "issues": [asdict(issue) for issue in issues],
+        "issues": [issue_record(issue) for issue in issues],
     }
 
 

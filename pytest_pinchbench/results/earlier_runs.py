@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.results.files import has_shape, read_json, safe_name, write_json
 from pytest_pinchbench.results.identity import check_same_experiment
-from pytest_pinchbench.results.records import Record, iso_time
+from pytest_pinchbench.results.records import Record, RunDescription, iso_time
 from pytest_pinchbench.results.run_directory import RunDirectory, read_record
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _last_start(run: Path) -> str:
     return max(map(str, [*times, description.get("merged_at", "")]))
 
 
-def as_before(settings: Settings, earlier: Record) -> Settings:
+def as_before(settings: Settings, earlier: RunDescription) -> Settings:
     """The settings with the attempts and the selection of tasks that an earlier run had, where
     the command line gives none: to go on with a run is to go on with all of it.
     """
@@ -83,12 +83,12 @@ def as_before(settings: Settings, earlier: Record) -> Settings:
     return settings
 
 
-def read_run_json(path: Path) -> Record:
+def read_run_json(path: Path) -> RunDescription:
     """The ``run.json`` of a run directory. Raises ``PinchBenchError`` where there is none."""
     file = path / "run.json"
     if not file.exists():
-        raise PinchBenchError(f"{path} is no run directory: it has no run.json")
-    description: Record = read_json(file)
+        raise PinchBenchError(f"{path} is not a run directory: it has no run.json")
+    description: RunDescription = read_json(file)
     if not has_shape(description, _RUN_SHAPE):
         raise PinchBenchError(
             f"{file} is damaged: what was asked for in that run is not known any more; put a "

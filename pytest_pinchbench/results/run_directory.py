@@ -23,7 +23,7 @@ from pytest_pinchbench.results.files import (
     write_atomically,
     write_json,
 )
-from pytest_pinchbench.results.records import RECORD_SHAPE, Record, TaskResult
+from pytest_pinchbench.results.records import RECORD_SHAPE, Record, RunDescription, TaskResult
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -58,13 +58,14 @@ class RunDirectory:
     def attempt_dir(self, task_id: str, attempt: int) -> Path:
         return self.path / safe_name(task_id) / f"attempt-{attempt}"
 
-    def write_run(self, description: Record) -> None:
+    def write_run(self, description: RunDescription) -> None:
         """Write ``run.json``; a resumed run keeps what it had, and notes when it went on."""
         path = self.path / "run.json"
+        document: dict[str, Any] = {**description}
         if path.exists():
             earlier = json.loads(path.read_bytes())
             resumed = [*earlier.get("resumed_at", []), description["started_at"]]
-            description = {
+            document = {
                 **earlier,
                 "settings": {
                     **earlier["settings"],
@@ -74,7 +75,7 @@ class RunDirectory:
                 "selected": description["selected"],
                 "resumed_at": resumed,
             }
-        write_json(path, description)
+        write_json(path, document)
 
     def copy_from(self, source: RunDirectory, record: Record) -> Record:
         """Take an attempt's files over from another run, with this record."""
@@ -98,7 +99,7 @@ class RunDirectory:
         return folder
 
     def read(self, task_id: str, attempt: int) -> Record | None:
-        """The record of one attempt, or None when there is none yet."""
+        """Return the record of an attempt, or None before its end."""
         return read_record(self.attempt_dir(task_id, attempt) / "result.json")
 
     def records(self) -> list[Record]:
@@ -110,7 +111,7 @@ class RunDirectory:
         )
 
     def damaged(self) -> list[Path]:
-        """The files that should be records and are none."""
+        """Return the ``result.json`` files that are not records."""
         found = sorted(self.path.glob("*/attempt-*/result.json"))
         return [path for path in found if read_record(path) is None]
 
@@ -192,6 +193,6 @@ class RunDirectory:
 
 
 def read_record(path: Path) -> Record | None:
-    """A record as written by this or a later version, or None where there is no whole one."""
+    """Read a record of this or a later version; None if it is missing or damaged."""
     record = read_json(path)
     return record if has_shape(record, RECORD_SHAPE) else None

@@ -197,5 +197,6 @@ def check_pass_mark(pinchbench_result: Record, request: pytest.FixtureRequest) -
 
     run = request.config.stash[RUN]
     score = pinchbench_result["metrics"]["score"]
+    assert score is not None, "pinchbench_result has failed for an invalid attempt"
     if not reaches(score, run.settings.pass_mark):
         pytest.fail(shortfall(pinchbench_result, run.settings.pass_mark), pytrace=False)

@@ -31,7 +31,7 @@ from pytest_pinchbench.results.earlier_runs import (
     refuse_damaged,
 )
 from pytest_pinchbench.results.identity import check_same_experiment, regraded
-from pytest_pinchbench.results.records import Record
+from pytest_pinchbench.results.records import Record, RunDescription
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import wall_seconds_of
 from pytest_pinchbench.settings import Settings
@@ -63,7 +63,7 @@ class Fresh:
         """Return the wall time of the run's earlier sessions."""
         return 0.0
 
-    def directory(self, results_dir: Path, description: Record) -> RunDirectory:
+    def directory(self, results_dir: Path, description: RunDescription) -> RunDirectory:
         """Return the directory of the run that ``description`` (its ``run.json``) describes.
         Raises ``PinchBenchError``.
         """
@@ -169,7 +169,7 @@ class Resume(Fresh):
     def seconds_before(self) -> float:
         return wall_seconds_of(self._directory.path) or 0.0
 
-    def directory(self, results_dir: Path, description: Record) -> RunDirectory:
+    def directory(self, results_dir: Path, description: RunDescription) -> RunDirectory:
         path = self._directory.path
         hint = f"To grade the work of its agents like this: --pinchbench-regrade {path}"
         check_same_experiment(f"resume {path}", read_run_json(path), description, hint)

@@ -15,7 +15,7 @@ import pytest
 from pytest_pinchbench.issues import SuiteError, TaskFileError
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.results.identity import identity_of
-from pytest_pinchbench.results.records import RUN_SCHEMA, Record, iso_time
+from pytest_pinchbench.results.records import RUN_SCHEMA, RunDescription, iso_time
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import Summary
 from pytest_pinchbench.session.mode import Fresh, Key, choose_mode
@@ -157,7 +157,7 @@ class Run:
         path, start = directory.path, self.config.invocation_params.dir
         return str(path.relative_to(start) if path.is_relative_to(start) else path)
 
-    def description(self) -> Record:
+    def description(self) -> RunDescription:
         """What ``run.json`` says of this run, without secrets."""
         from importlib.metadata import version
 

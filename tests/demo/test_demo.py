@@ -166,6 +166,7 @@ def test_a_run_gives_the_scores_that_the_script_deserves(pytester: pytest.Pytest
         *DEMO, "-n", "2", f"--pinchbench-data-dir={DATA_DIR}", "--pinchbench-results-dir=out"
     )
     assert scores(pytester.path / "out") == pytest.approx(SCORES)
+    assert len(list(pytester.path.glob("out/*/*/report.html"))) == 1
     mean = sum(SCORES.values()) / len(SCORES)
     result.stdout.re_match_lines([rf"Mean score +{mean:.3f}.*"])
     assert result.ret == 0
