@@ -160,12 +160,14 @@ def test_an_agent_out_of_time_is_graded_on_what_is_there(pytester, project, run)
     assert record["seconds"]["run"] < 500
 
 
+@pytest.mark.slow
 def test_the_time_an_agent_has_is_the_tasks_by_the_multiplier(project, run):
     project({"task_a": "sleep 600"}, task_a={"timeout_seconds": 10})
     result = run("--pinchbench-timeout-multiplier", "0.05")
     result.stdout.fnmatch_lines(["    ERROR: stopped after 0.5 s"])
 
 
+@pytest.mark.slow
 def test_a_background_writer_is_gone_when_grading_starts(pytester, project, run):
     writer = "until test -e graded; do sleep 0.05; done; echo yes > made.txt"
     project({"task_a": f"setsid sh -c '{writer}' & {HALF}"})
@@ -291,6 +293,7 @@ def test_autouse_fixtures_of_the_project_are_for_its_own_tests(pytester, project
     result.stdout.fnmatch_lines(["requested: server0", "autouse: task_a"])
 
 
+@pytest.mark.slow
 def test_xfail_and_skip_are_pytests_own_words(pytester, project, run):
     project({"task_a": HALF, "task_b": GOOD, "task_c": HALF})
     add_to_conftest(
@@ -489,6 +492,7 @@ def test_a_command_that_selects_nothing_leaves_no_folder(pytester, project, run,
     assert not (pytester.path / "pinchbench-results").exists()
 
 
+@pytest.mark.slow
 def test_the_wall_time_of_a_run_is_that_of_all_its_sessions(pytester, project, run):
     project({"task_a": GOOD})
     run()
@@ -568,6 +572,7 @@ def test_a_regrade_grades_kept_work_with_todays_checks_and_runs_no_agent(pyteste
     assert log.read_text() == "x\n"
 
 
+@pytest.mark.slow
 def test_a_regrade_is_of_the_earlier_runs_model_and_can_be_resumed(pytester, project, run):
     root = project({"task_a": GOOD, "task_b": f"test -e {pytester.path}/mended || exit 1; {GOOD}"})
     run("--pinchbench-max-tokens", "77")
@@ -583,6 +588,7 @@ def test_a_regrade_is_of_the_earlier_runs_model_and_can_be_resumed(pytester, pro
     result.stdout.fnmatch_lines(["*1 of 2 attempts have a valid result*"])
 
 
+@pytest.mark.slow
 def test_a_resume_with_another_grading_is_shown_the_way_to_a_regrade(pytester, project, run):
     project({"task_a": GOOD})
     run()
