@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pytest_pinchbench.harnesses import AgentRun, Requests, Usage, sum_usage
 from pytest_pinchbench.issues import SandboxFailure
-from pytest_pinchbench.relay.client import GrantClient, RelayClient, RelayLost
+from pytest_pinchbench.relay.client import GrantClient, RelayLost
 from pytest_pinchbench.relay.tunnel import Tunnel
 
 if TYPE_CHECKING:
@@ -64,10 +63,7 @@ class RelayedLine:
     def begin_turn(self, patience: float) -> float:
         if self._ended:
             return 0.0
-        try:
-            self._grant.begin_turn(patience)
-        except RelayLost as error:
-            raise SandboxFailure(str(error)) from None
+        self._grant.begin_turn(patience)
         if not self._watched:
             self._watched = True
             self._grant.when_ended(self._stop)
@@ -112,28 +108,3 @@ def usage_of(exchanges: tuple[dict[str, Any], ...]) -> Usage:
         if one["usage"]
     ]
     return replace(sum_usage(known), request_count=sum(one["is_answer"] for one in exchanges))
-
-
-@contextlib.contextmanager
-def reached(
-    spec: ModelSpec,
-    endpoint: str,
-    sandbox: Sandbox,
-    environment: Environment,
-    relay: RelayClient | None,
-    patience: float,
-) -> Iterator[ModelSpec]:
-    """Give a judge's or a model's spec as it is reached in the sandbox, for one exchange.
-
-    ``endpoint`` is its name in the relay: ``model`` or ``judge``. Raises ``SandboxFailure``.
-    """
-    if spec.base_url is None or relay is None:
-        inside = spec.base_url and environment.url_inside(spec.base_url)
-        yield replace(spec, base_url=inside)
-        return
-    try:
-        grant = relay.open(sandbox.name, endpoint, seconds=86_400.0, patience=patience)
-    except RelayLost as error:
-        raise SandboxFailure(str(error)) from None
-    with RelayedLine(sandbox, environment, spec, grant) as line:
-        yield line.model

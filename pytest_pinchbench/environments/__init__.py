@@ -190,7 +190,7 @@ class Recipe:
 
 def find_environment(kind: str) -> Callable[[EnvironmentSetup], Environment]:
     """Return the factory of a kind. Raises ``SettingsError`` for an unknown kind."""
-    factory: Callable[[EnvironmentSetup], Environment] = load_kind("environment", kind)
+    factory: Callable[[EnvironmentSetup], Environment] = load_kind("environments", kind)
     return factory
 
 

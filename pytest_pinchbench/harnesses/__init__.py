@@ -86,6 +86,9 @@ class Line(Protocol):
     def end_turn(self, seconds: float) -> Requests | None:
         """End a turn that took so long; None without a relay."""
 
+    def close(self, run: AgentRun) -> AgentRun:
+        """End the line. Return the run with the relay's requests, usage and timing."""
+
 
 class DirectLine:
     """A line without a relay: one clock over all turns, which counts everything."""
@@ -103,6 +106,9 @@ class DirectLine:
 
     def end_turn(self, seconds: float) -> None:
         self._left -= seconds
+
+    def close(self, run: AgentRun) -> AgentRun:
+        return run
 
 
 @dataclass(frozen=True)
@@ -156,5 +162,5 @@ class Harness(Protocol):
 
 def find_harness(name: str) -> Callable[[Settings], Harness]:
     """Return the factory of a harness. Raises ``SettingsError`` for an unknown name."""
-    factory: Callable[[Settings], Harness] = load_kind("harness", name)
+    factory: Callable[[Settings], Harness] = load_kind("harnesses", name)
     return factory

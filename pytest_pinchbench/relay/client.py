@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pytest_pinchbench.issues import PinchBenchError
+from pytest_pinchbench.issues import SandboxFailure
 
 WAITING_LIMIT = 600.0
 """Seconds for which the clock of an attempt may stand still, in all."""
@@ -20,8 +20,8 @@ STARTUP_LIMIT = 180.0
 """Seconds from a turn's start to its first request, times the timeout multiplier."""
 
 
-class RelayLost(PinchBenchError):
-    """The relay's process does not answer."""
+class RelayLost(SandboxFailure):
+    """The relay's process does not answer. FATAL for the attempt."""
 
 
 class RelayProcess:

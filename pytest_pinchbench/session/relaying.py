@@ -2,48 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from pytest_pinchbench.attempt.line import reaches_relay
 from pytest_pinchbench.issues import SettingsError
-from pytest_pinchbench.relay.client import RelayProcess
+from pytest_pinchbench.relay.client import RelayClient, RelayProcess
+from pytest_pinchbench.results.records import cost_of
+from pytest_pinchbench.session.fixtures import make_environment
+from pytest_pinchbench.session.run import Run
+from pytest_pinchbench.settings import ModelSpec
 
-if TYPE_CHECKING:
-    from pytest_pinchbench.environments import Environment
-    from pytest_pinchbench.settings import ModelSpec, Settings
 
+def start_relay(run: Run) -> None:
+    """Start the relay where the settings and the kind of sandbox want one, in the controller.
 
-def start_relay(settings: Settings, environment: Environment, spent: float) -> RelayProcess | None:
-    """Start the relay where the settings and the kind of sandbox want one.
-
-    ``spent``: the dollars that the run has cost before. Raises ``SettingsError``.
+    It ends with pytest. Raises ``SettingsError``.
     """
+    settings = run.settings
     if settings.relay == "no":
-        return None
+        return
+    environment = make_environment(run, settings)
     if not reaches_relay(environment):
         if settings.relay == "auto":
-            return None
+            return
         raise SettingsError(
             f"cannot use the relay: sandboxes of kind {environment.kind} carry no streams. "
             "--pinchbench-relay auto uses it where it can be"
         )
     endpoints = {}
-    if settings.model.base_url is not None:
+    if settings.model.base_url is not None and run.mode.agent_runs:
         endpoints["model"] = _endpoint(settings.model, settings.model.params)
     if settings.judge is not None and settings.judge.base_url is not None:
         # the grader puts the judge's params into its requests
         endpoints["judge"] = _endpoint(settings.judge, {})
     if not endpoints:
-        return None
-    return RelayProcess(
+        return
+    assert run.directory is not None
+    agent = run.mode.agent_runs
+    process = RelayProcess(
         endpoints,
         concurrency=settings.model_concurrency,
         budget=settings.budget_usd,
-        spent=spent,
+        spent=sum(cost_of(record, agent=agent) for record in run.directory.records()),
     )
+    run.relay = RelayClient(process.port, process.admin)
+    run.config.add_cleanup(process.close)
 
 
-def _endpoint(spec: ModelSpec, params: Any) -> dict[str, Any]:
+def _endpoint(spec: ModelSpec, params: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "base_url": spec.base_url,
         "api_key": spec.api_key,

@@ -18,7 +18,7 @@ from pytest_pinchbench.demo import SUITE
 from pytest_pinchbench.environments.bubblewrap import why_unusable
 from pytest_pinchbench.harnesses.openclaw.install import install_here
 from pytest_pinchbench.issues import HarnessUnavailable
-from pytest_pinchbench.session.items import RUN
+from pytest_pinchbench.session.run import RUN
 from pytest_pinchbench.settings import Settings
 
 SANDBOX = "local" if why_unusable() else "bubblewrap"
@@ -166,6 +166,7 @@ def test_a_run_gives_the_scores_that_the_script_deserves(pytester: pytest.Pytest
         *DEMO, "-n", "2", f"--pinchbench-data-dir={DATA_DIR}", "--pinchbench-results-dir=out"
     )
     assert scores(pytester.path / "out") == pytest.approx(SCORES)
+    assert len(list(pytester.path.glob("out/*/*/report.html"))) == 1
     mean = sum(SCORES.values()) / len(SCORES)
     result.stdout.re_match_lines([rf"Mean score +{mean:.3f}.*"])
     assert result.ret == 0
