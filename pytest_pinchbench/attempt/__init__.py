@@ -78,6 +78,7 @@ def _try(
     try:
         if kept is None:
             task_files(task)  # a missing file is to cost neither a sandbox nor an agent
+        context.check_judge(task)
         with this.stage("open"):
             sandbox = context.open_sandbox(task)
         try:

@@ -38,6 +38,11 @@ class AttemptContext:
         """Return the seconds that the agent has for a task."""
         return task.timeout_seconds * self.settings.timeout_multiplier
 
+    def check_judge(self, task: Task) -> None:
+        """Raise ``EnvironmentUnavailable`` where no sandbox can reach the task's judge."""
+        if task.grading_type != "automated" and self.judge and self.relay is None:
+            self.environment.url_inside(self.judge.base_url or "")
+
     @contextmanager
     def line(
         self, task: Task, attempt: int, sandbox: Sandbox
