@@ -8,6 +8,7 @@ the entry point names is called with an :class:`EnvironmentSetup` and returns an
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -179,13 +180,21 @@ class Recipe:
 def find_environment(kind: str) -> Callable[[EnvironmentSetup], Environment]:
     """The factory of a kind, by entry point.
 
-    Raises ``SettingsError`` naming the kinds there are.
+    Raises ``SettingsError`` for an unknown kind, naming those there are, and on a platform that
+    cannot have it.
     """
     from importlib.metadata import entry_points
 
     from pytest_pinchbench.issues import SettingsError
     from pytest_pinchbench.spelling import did_you_mean
 
+    if sys.platform == "win32":
+        raise SettingsError("cannot run tasks on Windows: use WSL 2, where this is Linux.")
+    if kind == "local" and sys.platform != "linux":
+        raise SettingsError(
+            "cannot make local sandboxes on this system: processes are followed as Linux shows "
+            "them. Use --pinchbench-env docker."
+        )
     found = {point.name: point for point in entry_points(group="pytest_pinchbench.environments")}
     if kind not in found:
         hint = did_you_mean(kind, found) or f"; there are: {', '.join(sorted(found))}"

@@ -55,7 +55,7 @@ class Ended:
             say=say,
         )
 
-    def lines(self) -> list[str]:
+    def lines(self, *, annotate_shortfalls: bool = True) -> list[str]:
         """For the terminal, after the summary: gates, comparisons, annotations for GitHub."""
         lines: list[str] = []
         for gate in self.gates:
@@ -65,8 +65,12 @@ class Ended:
         if len(self._baselines) > 1:
             lines += ["", *text.table_lines([*self._baselines, self.summary])]
         if github.in_github_actions():
-            mark = self._settings.pass_mark
-            lines += github.annotation_lines(self.summary, self.comparisons, pass_mark=mark)
+            lines += github.annotation_lines(
+                self.summary,
+                self.comparisons,
+                pass_mark=self._settings.pass_mark,
+                shortfalls=annotate_shortfalls,
+            )
             lines += github.write_step_summary(self.summary, self.comparisons)
         return lines
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_pinchbench.issues import AttemptInvalid
 from pytest_pinchbench.session.items import RUN, TaskItem
 
 if TYPE_CHECKING:
@@ -72,5 +73,5 @@ def pinchbench_result(
         pinchbench_judge,
     )
     if record["metrics"]["score"] is None:
-        pytest.fail(why_invalid(record), pytrace=False)
+        raise AttemptInvalid(why_invalid(record))
     return record

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from pytest_pinchbench.issues import PinchBenchError
+from pytest_pinchbench.issues import AttemptInvalid, PinchBenchError
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
-from pytest_pinchbench.session import fixtures
+from pytest_pinchbench.session import fixtures, neighbours
 from pytest_pinchbench.session.items import RUN, SuiteDirectory, TaskItem, is_suite_folder
 from pytest_pinchbench.session.progress import Live
 from pytest_pinchbench.session.run import Run
@@ -42,6 +42,7 @@ def start(config: pytest.Config) -> None:
     except PinchBenchError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[RUN] = run
+    neighbours.keep_away(config)
     in_main_thread = threading.current_thread() is threading.main_thread()
     if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         # a job that CI ends this way is over as after Ctrl-C: sandboxes closed, summary printed
@@ -81,10 +82,14 @@ class CollectionHooks:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
-        self, item: pytest.Item
+        self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        return _without_secrets(report, self.run.redactor) if isinstance(item, TaskItem) else report
+        if not isinstance(item, TaskItem):
+            return report
+        if call.excinfo is not None and isinstance(call.excinfo.value, AttemptInvalid):
+            report.longrepr = call.excinfo.getrepr(style="value")
+        return _without_secrets(report, self.run.redactor)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_make_collect_report(
@@ -141,7 +146,7 @@ class ControllerHooks:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        reporter = neighbours.terminal_reporter(session.config)
         if self.run.directory is None:
             return (yield)
         if reporter is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_pinchbench.issues import SuiteError
+from pytest_pinchbench.session import neighbours
 
 if TYPE_CHECKING:
     from pytest_pinchbench.results.records import Record
@@ -156,11 +157,7 @@ class TaskItem(pytest.Function):
             marker = marker_name(name)
             self.config.addinivalue_line("markers", f"{marker}: a PinchBench {what}")
             self.add_marker(marker)
-        # a project's own limits and reruns are meant for its own tests
-        if self.config.pluginmanager.hasplugin("timeout"):
-            self.add_marker(pytest.mark.timeout(0))
-        if self.config.pluginmanager.hasplugin("rerunfailures"):
-            self.add_marker(pytest.mark.flaky(reruns=0))
+        neighbours.opt_out(self)
 
     @property
     def key(self) -> tuple[str, int]:
