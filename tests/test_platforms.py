@@ -16,7 +16,11 @@ from pytest_pinchbench.environments import find_environment, process_identity
 @pytest.mark.parametrize(
     ("platform", "kind", "words"),
     [
-        ("darwin", "local", "cannot make local sandboxes on this system: *--pinchbench-env docker."),
+        (
+            "darwin",
+            "local",
+            "cannot make local sandboxes on this system: *-env docker.",
+        ),
         ("win32", "local", "cannot run tasks on Windows: *WSL 2*"),
         ("win32", "docker", "cannot run tasks on Windows: *WSL 2*"),
     ],

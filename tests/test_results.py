@@ -90,10 +90,10 @@ def test_a_secret_is_in_no_part_of_a_result():
     assert b"[redacted]" in everything
 
 
-def test_text_without_utf8_is_kept_as_json_escapes(tmp_path):
+def test_a_lone_surrogate_is_kept_as_its_escape(tmp_path):
     directory = RunDirectory.new(tmp_path, "m")
     directory.write(result(run=make_run(final_answer="half a \ud83d")))
-    assert directory.read("task_00_hello", 1)["final_answer"] == "half a \ud83d"
+    assert directory.read("task_00_hello", 1)["final_answer"] == "half a \\ud83d"
 
 
 def test_every_try_is_paid_for():

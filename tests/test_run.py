@@ -412,7 +412,7 @@ def test_latest_is_the_newest_run_that_has_a_result(pytester, project, run):
     result = run("--pinchbench-resume", "latest")
     result.stdout.fnmatch_lines([f"*resuming *{whole.name}: 1 of 1 attempt has a valid*"])
     result = run("--pinchbench-regrade", "latest", "--pinchbench-compare", "latest")
-    result.stdout.fnmatch_lines(["Comparison  *", "* 1.000 -> 1.000, 0.000: same*"])
+    result.stdout.fnmatch_lines(["Comparison  *", "* 1.000 -> 1.000, 0.000: no difference found*"])
 
 
 @pytest.mark.parametrize(
@@ -565,7 +565,7 @@ def test_a_merge_is_gated_as_one_run(pytester, project, run):
     two = (f"--pinchbench-merge={whole}", f"--pinchbench-merge={half}")
     result = merged(*two, "--pinchbench-fail-under=0.75")
     assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["Gate        met: mean 0.7500, required 0.75"])
+    result.stdout.fnmatch_lines(["Gate        met: mean 0.750 of 2 tasks, required 0.75"])
     assert merged(*two, "--pinchbench-fail-under=0.76").ret == pytest.ExitCode.TESTS_FAILED
     result = merged(*two, f"--pinchbench-merge={broken}", "--pinchbench-fail-under=0.1")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -573,7 +573,7 @@ def test_a_merge_is_gated_as_one_run(pytester, project, run):
     drop = (f"--pinchbench-compare={whole}", "--pinchbench-compare-fail=0.5")
     result = merged(f"--pinchbench-merge={half}", "--pinchbench-fail-under=0", *drop)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["Comparison  not met: nothing to compare with lab/m*"])
+    result.stdout.fnmatch_lines(["Comparison  not met: too little to go by against lab/m*"])
     result = run("--pinchbench-resume", "latest", "--pinchbench-env", "local")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=1)
@@ -659,7 +659,7 @@ def test_the_recipe_is_shown_without_running_anything(pytester):
     [
         ("docker, options: {cpu: 2}", [], "*mine.yaml:1: *no option 'cpu', did you mean 'cpus'?*"),
         ("local, options: {cpus: 2}", [], "*mine.yaml:1: the local environment has no option*"),
-        ("dokcer", [], "ERROR: no environment of kind 'dokcer', did you mean 'docker'?"),
+        ("dokcer", [], "ERROR: no environment called 'dokcer', did you mean 'docker'?"),
         ("local", ["--pinchbench-harness", "openclav"], "*did you mean 'openclaw'?"),
     ],
 )

@@ -7,12 +7,17 @@ the entry point names is called with an :class:`EnvironmentSetup` and returns an
 
 from __future__ import annotations
 
+import ipaddress
+import os
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+
+from pytest_pinchbench.issues import SettingsError
+from pytest_pinchbench.kinds import load_kind
 
 
 @dataclass(frozen=True)
@@ -176,18 +181,17 @@ class Recipe:
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Where each value comes from, for people: ``image``, ``options.memory``, ..."""
 
+    def variables(self, *names: str) -> dict[str, str]:
+        """Return the variables of every sandbox; those of ``names`` are passed on as well."""
+        passed_on = {n: os.environ[n] for n in (*names, *self.pass_env) if n in os.environ}
+        return {**passed_on, **self.env}
+
 
 def find_environment(kind: str) -> Callable[[EnvironmentSetup], Environment]:
-    """The factory of a kind, by entry point.
+    """Return the factory of a kind.
 
-    Raises ``SettingsError`` for an unknown kind, naming those there are, and on a platform that
-    cannot have it.
+    Raises ``SettingsError`` for an unknown kind, and on a system that cannot have it.
     """
-    from importlib.metadata import entry_points
-
-    from pytest_pinchbench.issues import SettingsError
-    from pytest_pinchbench.spelling import did_you_mean
-
     if sys.platform == "win32":
         raise SettingsError("cannot run tasks on Windows: use WSL 2, where this is Linux.")
     if kind == "local" and sys.platform != "linux":
@@ -195,9 +199,16 @@ def find_environment(kind: str) -> Callable[[EnvironmentSetup], Environment]:
             "cannot make local sandboxes on this system: processes are followed as Linux shows "
             "them. Use --pinchbench-env docker."
         )
-    found = {point.name: point for point in entry_points(group="pytest_pinchbench.environments")}
-    if kind not in found:
-        hint = did_you_mean(kind, found) or f"; there are: {', '.join(sorted(found))}"
-        raise SettingsError(f"no environment of kind {kind!r}{hint}")
-    factory: Callable[[EnvironmentSetup], Environment] = found[kind].load()
+    factory: Callable[[EnvironmentSetup], Environment] = load_kind("environment", kind)
     return factory
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a URL's host means the machine that opens the URL."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified

@@ -19,14 +19,13 @@ from urllib.parse import urlsplit
 from docker import errors
 from docker.types import Mount
 
-from pytest_pinchbench.environments import EnvironmentSetup, SharedFolder
+from pytest_pinchbench.environments import EnvironmentSetup, SharedFolder, is_loopback
 from pytest_pinchbench.environments.docker_engine import (
     FAULTS,
     OTHER_WAY,
     Engine,
     answers,
     interface_address,
-    is_loopback,
 )
 from pytest_pinchbench.environments.docker_options import READERS, DockerOptions
 from pytest_pinchbench.environments.docker_sandbox import DockerSandbox
@@ -185,7 +184,7 @@ class DockerEnvironment:
                     name=sandbox.name,
                     entrypoint=["python3", "-I", "-S", "-c", _PROCESS_1, str(seconds)],
                     command=[],
-                    environment=self._environ(),
+                    environment=self._recipe.variables(),
                     labels={
                         **{f"{LABEL}.{name}": value for name, value in labels.items()},
                         f"{LABEL}.owner": process_identity(os.getpid()),
@@ -209,10 +208,6 @@ class DockerEnvironment:
                 self._raise_if_permanent(error)
                 raise
         sandbox.set_up()
-
-    def _environ(self) -> dict[str, str]:
-        names = self._recipe.pass_env
-        return {**{n: os.environ[n] for n in names if n in os.environ}, **self._recipe.env}
 
     def _host_config(self, sandbox: DockerSandbox) -> dict[str, Any]:
         options = self._options

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from pytest_pinchbench.issues import SettingsError
@@ -35,7 +34,9 @@ def compare_finished(
             "give it again for each, the new run last; or give --model to run one now"
         )
     comparisons = compare_with_last(runs)
-    gate = None if compare_fail is None else comparison_gate(comparisons, compare_fail)
+    gate = None
+    if compare_fail is not None:
+        gate = text.gate_document(comparison_gate(comparisons, compare_fail))
     lines = []
     for comparison in comparisons:
         lines += [*text.comparison_lines(comparison), ""]
@@ -43,7 +44,7 @@ def compare_finished(
     parts = [table_markdown(runs), *map(comparison_markdown, comparisons)]
     if gate is not None:
         lines += text.gate_lines(gate)
-        parts.append(gate_markdown(asdict(gate)))
+        parts.append(gate_markdown(gate))
     markdown = ("\n\n".join(parts) + "\n").encode("utf-8", "replace")
     path = results_dir / "comparison.md"
     try:
@@ -53,4 +54,4 @@ def compare_finished(
     except OSError as error:
         lines.append(f"cannot write {path}: {error.strerror}; see --pinchbench-results-dir")
     lines += github.append_to_step_summary(markdown, environ)
-    return lines, gate is not None and not gate.met
+    return lines, gate is not None and not gate["met"]

@@ -13,11 +13,12 @@ from typing import Any
 
 from pytest_pinchbench.reports import formats, text
 from pytest_pinchbench.reports.conversation import conversation
+from pytest_pinchbench.reports.markdown import why_no_score
 from pytest_pinchbench.reports.page import attempt_html, source, templates
+from pytest_pinchbench.reports.terminal import selection, warnings, what_is_missing
 from pytest_pinchbench.results.comparison import Comparison
 from pytest_pinchbench.results.records import Record
 from pytest_pinchbench.results.run_directory import RunDirectory
-from pytest_pinchbench.results.summary import shown_score
 
 CONVERSATION = 60_000  # characters of one attempt's conversation
 _CONVERSATIONS = 20_000_000  # of all of them: a browser has to open the page
@@ -50,11 +51,19 @@ def report_html(
             policy=policy,
             style=Markup(style),
             script=Markup(script),
+            missing=None if summary["official"] else what_is_missing(summary),
+            warnings=list(warnings(summary)),
             numbers=list(_numbers(summary)),
             facts=list(_facts(summary)),
             categories=[_category(category) for category in summary["categories"]],
             comparisons=[
-                (comparison, text.mean_line(comparison), list(_changes(comparison)))
+                (
+                    comparison,
+                    text.verdict(comparison),
+                    text.mean_line(comparison),
+                    list(_changes(comparison)),
+                    list(text.one_sided(comparison)),
+                )
                 for comparison in comparisons
             ],
             columns=_columns(summary),
@@ -65,7 +74,7 @@ def report_html(
 
 
 def _numbers(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
-    score = shown_score(summary)
+    score = formats.shown_score(summary)
     if score:
         interval = score["interval"]
         yield (
@@ -79,19 +88,18 @@ def _numbers(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]
             f"of {formats.counted(score['tasks'], 'task')}",
         )
     usage, judge = summary["usage"], summary["judge_usage"]
-    yield (
-        "tokens",
-        formats.count(usage["total_tokens"]),
-        f"{formats.count(usage['input_tokens'])} in, {formats.count(usage['output_tokens'])} out",
-    )
-    yield "cost", formats.cost(usage), formats.counted(usage["request_count"], "request")
+    yield "tokens", formats.count(usage["total_tokens"]), formats.tokens(usage)
+    for name, amount in summary["cost"].items():
+        yield f"{name} cost", formats.money(amount), None
+    yield "requests", formats.count(usage["request_count"]), None
     if judge:
-        yield "judge", formats.cost(judge), f"{formats.count(judge['total_tokens'])} tokens"
+        yield "judge's tokens", formats.count(judge["total_tokens"]), formats.tokens(judge)
     if summary["wall_seconds"] is not None:
         yield "wall time", formats.seconds(summary["wall_seconds"]), None
 
 
 def _facts(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "tasks", selection(summary)
     if summary["started_at"]:
         yield "started", summary["started_at"][:19].replace("T", " ") + " UTC"
     if summary["judge"]:
@@ -129,7 +137,6 @@ def _changes(comparison: Comparison) -> Iterator[tuple[Any, ...]]:
                 formats.score(task.baseline),
                 formats.score(task.new),
                 formats.difference(task.difference),
-                formats.bounds_of_difference(task.interval),
             )
 
 
@@ -150,16 +157,20 @@ def _columns(summary: Mapping[str, Any]) -> list[tuple[str, bool]]:
         ("time", True),
         ("tokens", True),
         ("requests", True),
-        ("cost", True),
+        ("total cost", True),
     ]
 
 
 def _row(task: Mapping[str, Any], summary: Mapping[str, Any]) -> Row:
     """The cells after the task's id: text, and what to sort by where it is a number."""
-    mean, usage = task["mean"], task["usage"]
+    mean, usage, total = task["mean"], task["usage"], task["cost"]["total"]
     spread = [
-        (formats.score(task[name]) if name != "std" else _std(task), _number(task[name]))
-        for name in ("min", "max", "std")
+        (show(task[name]), _number(task[name]))
+        for name, show in (
+            ("min", formats.score),
+            ("max", formats.score),
+            ("std", formats.spread),
+        )
     ]
     return task["task_id"], [
         (_status(task), _number(mean)),
@@ -170,7 +181,7 @@ def _row(task: Mapping[str, Any], summary: Mapping[str, Any]) -> Row:
         (formats.seconds(task["execution_time"]), _number(task["execution_time"])),
         (formats.count(usage["total_tokens"]), usage["total_tokens"]),
         (formats.count(usage["request_count"]), usage["request_count"]),
-        (formats.cost(usage), _number(usage["cost_usd"])),
+        (formats.money(total), _number(total["usd"])),
     ]
 
 
@@ -179,14 +190,10 @@ def _number(value: float | None) -> float:
     return -1 if value is None else value
 
 
-def _std(task: Mapping[str, Any]) -> str:
-    return formats.UNKNOWN if task["std"] is None else f"{task['std']:.3f}"
-
-
 def _status(task: Mapping[str, Any]) -> str:
     """The mean, or the word for why there is none."""
     if task["mean"] is None:
-        return str(task["attempts"][0]["status"])
+        return why_no_score(task)
     return formats.score(task["mean"])
 
 

@@ -5,8 +5,9 @@ A record is what an attempt's ``result.json`` holds: JSON values, redacted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -27,7 +28,9 @@ RECORD_SHAPE = {
     "timed_out": bool,
     "ground_truth": {},
     "issues": [_ISSUE],
-    "usage": {name: (*_NUMBER, type(None)) for name in Usage.__dataclass_fields__},
+    "usage": {
+        name: (*_NUMBER, type(None)) for name in asdict(Usage()) if name != "cost_is_complete"
+    },
     "judge_usage": (dict, type(None)),
     "execution_time": (*_NUMBER, type(None)),
     **dict.fromkeys(("started_at", "finished_at"), str),
@@ -68,6 +71,27 @@ def cost_of(record: Record, *, agent: bool = True) -> float:
     return sum(usage.get("cost_usd") or 0.0 for usage in spent)
 
 
+def cost_parts(records: Sequence[Record]) -> dict[str, dict[str, Any]]:
+    """What records cost: ``agent``, ``judge`` and their ``total``, each ``usd`` (None: not one
+    price is known) and ``complete`` (False: it is a lower bound).
+    """
+    agent = [record["usage"] for record in records]
+    judge = [record["judge_usage"] for record in records if record["judge_usage"]]
+    return {"agent": _money(agent), "judge": _money(judge), "total": _money([*agent, *judge])}
+
+
+def _money(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    known = [usage["cost_usd"] for usage in usages if usage["cost_usd"] is not None]
+    unknown = [
+        usage
+        for usage in usages
+        if (usage["cost_usd"] is None and (usage["request_count"] or usage["total_tokens"]))
+        or not usage.get("cost_is_complete", True)
+    ]
+    # what made no request cost nothing
+    return {"usd": math.fsum(known) if known or not unknown else None, "complete": not unknown}
+
+
 def iso_time(seconds: float) -> str:
     """Unix time as ISO 8601 in UTC, to the millisecond."""
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
@@ -81,6 +105,7 @@ def user_properties(record: Record) -> list[tuple[str, Any]]:
     """
     usage, judge = record["usage"], record["judge_usage"] or {}
     scoring = record["meta"]["benchmark"]["scoring"]
+    total = cost_parts([record])["total"]
     properties = {
         "score": record["metrics"]["score"],
         "passed": record["metrics"]["passed"],
@@ -96,6 +121,8 @@ def user_properties(record: Record) -> list[tuple[str, Any]]:
         "cost_usd": usage["cost_usd"],
         "judge_tokens": judge.get("total_tokens"),
         "judge_cost_usd": judge.get("cost_usd"),
+        "total_cost_usd": total["usd"],
+        "cost_is_complete": total["complete"],
         "request_count": usage["request_count"],
         "execution_time": record["execution_time"],
         "breakdown": scoring["breakdown"] if scoring else None,

@@ -175,8 +175,7 @@ class ControllerHooks:
         self.run.note_report(report)
         if self._live is not None and report.when == "setup":
             properties: dict[str, Any] = dict(report.user_properties)
-            cost = properties.get("cost_usd", 0.0) + properties.get("judge_cost_usd", 0.0)
-            self._live.scored(properties.get("score"), cost)
+            self._live.scored(properties.get("score"), properties.get("total_cost_usd"))
 
     def pytest_report_teststatus(
         self, report: pytest.TestReport | pytest.CollectReport
@@ -192,14 +191,6 @@ class ControllerHooks:
         word = "PASSED" if report.passed else "FAILED"
         letter = "." if report.passed else "F"
         return report.outcome, letter, f"{word} {formats.score(properties['score'])}"
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self.run.directory is None or not self.run.selected:
-            return
-        terminalreporter.ensure_newline()
-        terminalreporter.section(f"PinchBench: {self.run.model_id}")
-        for line in self.run.summary():
-            terminalreporter.write_line(line)
 
     def pytest_unconfigure(self) -> None:
         if self.run.directory is not None:

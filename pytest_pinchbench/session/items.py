@@ -200,11 +200,11 @@ def marker_name(text: str) -> str:
 def check_pass_mark(pinchbench_result: Record, request: pytest.FixtureRequest) -> None:
     """The body of every item: its score against the pass mark."""
     from pytest_pinchbench.reports.terminal import shortfall
-    from pytest_pinchbench.results.statistics import TOLERANCE
+    from pytest_pinchbench.results.gates import reaches
 
     run = request.config.stash[RUN]
     score = pinchbench_result["metrics"]["score"]
-    if score < run.settings.pass_mark - TOLERANCE:
+    if not reaches(score, run.settings.pass_mark):
         pytest.fail(shortfall(pinchbench_result, run.settings.pass_mark), pytrace=False)
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-_MARKERS = {
+_MARKERS: dict[str, Callable[[], pytest.MarkDecorator]] = {
     # by the name of the plugin that acts on it; a limit or a rerun is not meant for an attempt
-    "timeout": pytest.mark.timeout(0),
-    "rerunfailures": pytest.mark.flaky(reruns=0),
-    "socket": pytest.mark.enable_socket,
+    "timeout": lambda: pytest.mark.timeout(0),
+    "rerunfailures": lambda: pytest.mark.flaky(reruns=0),
+    "socket": lambda: pytest.mark.enable_socket,
 }
 
 
@@ -33,7 +34,7 @@ def opt_out(item: pytest.Item) -> None:
     """Give a task the markers by which plugins leave a test alone."""
     for plugin, marker in _MARKERS.items():
         if item.config.pluginmanager.hasplugin(plugin):
-            item.add_marker(marker)
+            item.add_marker(marker())
 
 
 def annotates_failures(config: pytest.Config) -> bool:

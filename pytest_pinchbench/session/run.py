@@ -29,7 +29,7 @@ from pytest_pinchbench.issues import (
 from pytest_pinchbench.options import only_looks
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
-from pytest_pinchbench.reports.terminal import Outcome, official_score, printable, summary_lines
+from pytest_pinchbench.reports.terminal import printable
 from pytest_pinchbench.results.earlier_runs import (
     as_before,
     describe,
@@ -41,6 +41,7 @@ from pytest_pinchbench.results.identity import check_same_experiment, identity_o
 from pytest_pinchbench.results.records import RUN_SCHEMA, Record, cost_of, iso_time, user_properties
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import Summary, read_baselines, wall_seconds_of
+from pytest_pinchbench.session import neighbours
 from pytest_pinchbench.suite.load import load_suite, resolve_skill_dir, select, suite_commit
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Run:
     """The earlier runs that this one is compared with, in the controller."""
     selected: list[tuple[str, int]] = field(default_factory=list)
     """(task id, attempt) of every item that is to run, once collection is done."""
-    _troubles: dict[tuple[str, int], str] = field(default_factory=dict)
+    troubles: dict[tuple[str, int], str] = field(default_factory=dict)
 
     _began: float = field(default_factory=time.monotonic)
     _seconds_before: float = 0.0
@@ -330,8 +331,10 @@ class Run:
         assert self.directory is not None
         agents = self.regraded is None
         spent = sum(cost_of(record, agent=agents) for record in self.directory.records())
-        if spent > budget:
-            message = f"the budget of ${budget:g} is used up: ${spent:.4f} spent"
+        if spent >= budget:
+            message = (
+                f"the budget of ${formats.mark(budget)} is used up: {formats.usd(spent)} spent"
+            )
             session.shouldstop = message
             pytest.skip(message)
 
@@ -378,36 +381,21 @@ class Run:
         ):
             crash = getattr(report.longrepr, "reprcrash", None)
             text = str(crash.message if crash else report.longrepr).strip()
-            self._troubles[found] = text.removeprefix("Failed: ").partition("\n")[0]
-
-    def outcomes(self) -> list[Outcome]:
-        """Every attempt that was to run, with the record it has by now."""
-        assert self.directory is not None
-        return [
-            Outcome(
-                task_id,
-                attempt,
-                self.directory.read(task_id, attempt),
-                self._troubles.get((task_id, attempt), "not run"),
-            )
-            for task_id, attempt in self.selected
-        ]
+            self.troubles[found] = text.removeprefix("Failed: ").partition("\n")[0]
 
     @cached_property
     def wall_seconds(self) -> float:
         """How long the run took, over all of its sessions; to be asked for when it has ended."""
         return round(self._seconds_before + time.monotonic() - self._began, 3)
 
-    def summary(self) -> list[str]:
+    def hints(self) -> list[str]:
+        """How to go on with a run that has no official mean."""
         assert self.directory is not None
-        where = self._short(self.directory)
-        outcomes = self.outcomes()
-        lines = summary_lines(outcomes, seconds=self.wall_seconds, where=where)
-        if official_score(outcomes) is None:
-            lines.append(f"To go on    the same command with --pinchbench-resume {where}")
-            if self.directory.has_ended("sanity"):
-                lines.append(f"{'':12}--pinchbench-keep-going, or the sanity task stops it again")
-        return [self.redactor.text(line) for line in lines]
+        where = self.short(self.directory)
+        lines = [f"To go on    the same command with --pinchbench-resume {where}"]
+        if self.directory.has_ended("sanity"):
+            lines.append(f"{'':12}--pinchbench-keep-going, or the sanity task stops it again")
+        return lines
 
     # -- what is said -------------------------------------------------------------------
 
@@ -419,20 +407,20 @@ class Run:
         if settings.judge is not None:
             lines.append(f"pinchbench: judge {settings.judge.id}")
         if self.directory is not None:
-            lines.append(f"pinchbench: results in {self._short(self.directory)}")
+            lines.append(f"pinchbench: results in {self.short(self.directory)}")
         return [self.redactor.text(line) for line in lines]
 
     def warnings(self) -> list[str]:
         """What should be known before the first task."""
         lines = list(self.settings.warnings)
         if self.regraded is not None:
-            where = self._short(self.regraded)
+            where = self.short(self.regraded)
             lines.append(f"regrading {where}: the work of its agents is graded again, none runs")
         if self.settings.resume is not None and self.directory is not None:
             records = [self.directory.read(*key) for key in self.selected]
             valid = sum(record is not None and record["status"] == "scored" for record in records)
             lines.append(
-                f"resuming {self._short(self.directory)}: {valid} of "
+                f"resuming {self.short(self.directory)}: {valid} of "
                 f"{formats.counted(len(self.selected), 'attempt')} "
                 f"{'has' if len(self.selected) == 1 else 'have'} a valid result, which is kept"
             )
@@ -457,7 +445,7 @@ class Run:
             )
         return [self.redactor.text(line) for line in lines]
 
-    def _short(self, directory: RunDirectory) -> str:
+    def short(self, directory: RunDirectory) -> str:
         """A run directory's path from where pytest was started."""
         path, start = directory.path, self.config.invocation_params.dir
         return str(path.relative_to(start) if path.is_relative_to(start) else path)
@@ -493,7 +481,7 @@ class Run:
         """A line for the user, now, past pytest's capturing and from any process."""
         line = printable(self.redactor.text(f"pinchbench: {message}"))
         manager = self.config.pluginmanager
-        reporter = manager.get_plugin("terminalreporter")
+        reporter = neighbours.terminal_reporter(self.config)
         capture = manager.get_plugin("capturemanager")
         with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
             if reporter is None or hasattr(self.config, "workerinput"):

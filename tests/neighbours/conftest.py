@@ -55,7 +55,7 @@ SCRIPTS = {scripts!r}
 
 @pytest.fixture(scope="session")
 def pinchbench_harness():
-    return ShellAgent({{task: f"echo {{task}} >> {log}; {{script}}" for task, script in SCRIPTS.items()}})
+    return ShellAgent({{one: f"echo {{one}} >> {log}; {{SCRIPTS[one]}}" for one in SCRIPTS}})
 
 @pytest.fixture
 def pinchbench_task(pinchbench_task):
@@ -124,9 +124,7 @@ def install(python: Path, *what: str) -> None:
 
 
 @pytest.fixture
-def start(
-    python: Callable[[str], tuple[Path, Path]], tmp_path: Path
-) -> Callable[..., Outcome]:
+def start(python: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> Callable[..., Outcome]:
     """``start(environment, *options)`` runs three tasks in local sandboxes: the first scores 1,
     the second 0.5, the third is invalid.
     """

@@ -23,7 +23,7 @@ def report(tmp_path_factory):
     """
     folder = tmp_path_factory.mktemp("report")
     old = {f"task_{n:02}_with_quite_a_long_name": [n / 11] * 3 for n in range(12)}
-    new = {task: [score / 2, score, None] for task, (score, *_) in old.items()}
+    new = {task: [score / 2, score, score] for task, (score, *_) in old.items()}
     new["task_11_with_quite_a_long_name"] = [None] * 3
     categories = {task: ["writing", "coding & more", HOSTILE][n % 3] for n, task in enumerate(new)}
     baseline = read_run(write_run(folder / "old", old, model="lab/old").path)
@@ -219,7 +219,7 @@ def test_the_pytest_html_report_has_columns_that_sort(chromium, html_page):
     page.run("document.querySelector('th[data-column-type=score]').click()")
     assert column("score") == ["1.000", "0.500", "-"]
     page.run("document.querySelector('th[data-column-type=cost]').click()")
-    assert column("cost") == ["$0.5000", "$9.5000", "$10.0000"]
+    assert column("cost") == ["$0.5000", "$9.5000", "$10.00"]
 
 
 def test_a_task_can_be_read_in_place_in_the_pytest_html_report(chromium, html_page):
@@ -227,7 +227,7 @@ def test_a_task_can_be_read_in_place_in_the_pytest_html_report(chromium, html_pa
     page.run("document.getElementById('show_all_details').click()")
     page.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     text = text_of(page)
-    assert "lab/m: no official mean; over the valid tasks 0.750" in text
+    assert "lab/m · no official mean (1 invalid of 3 attempts) · over 2 valid tasks 0.750" in text
     assert "Make made.txt that says yes." in text
     assert HOSTILE in text
     assert "FATAL the agent ended with 3" in text
