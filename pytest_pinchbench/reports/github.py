@@ -59,7 +59,7 @@ def write_step_summary(
         data = summary_markdown(summary, comparisons, limit=limit).encode("utf-8", "replace")
         if len(data) <= _STEP_SUMMARY_BYTES:
             break
-    return append_to_step_summary(data, environ)
+    return append_to_step_summary(data + b"\n", environ)
 
 
 def append_to_step_summary(data: bytes, environ: Mapping[str, str] = os.environ) -> list[str]:
@@ -72,7 +72,7 @@ def append_to_step_summary(data: bytes, environ: Mapping[str, str] = os.environ)
         return []
     try:
         with Path(page).open("ab") as stream:
-            stream.write(data + b"\n")
+            stream.write(data)
     except OSError as error:
         return [f"cannot write GITHUB_STEP_SUMMARY: {error}. The results have the same page."]
     return []
