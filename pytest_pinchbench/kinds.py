@@ -8,16 +8,14 @@ from typing import Any, Literal
 from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.spelling import did_you_mean
 
-Wing = Literal["environment", "harness"]
-_GROUPS = {
-    "environment": "pytest_pinchbench.environments",
-    "harness": "pytest_pinchbench.harnesses",
-}
+Wing = Literal["environments", "harnesses"]
+"""A section of the YAML file, and the end of an entry-point group's name."""
+_SINGULAR = {"environments": "environment", "harnesses": "harness"}
 
 
 def kinds(wing: Wing) -> dict[str, EntryPoint]:
     """Return every installed kind by its name."""
-    return {point.name: point for point in entry_points(group=_GROUPS[wing])}
+    return {point.name: point for point in entry_points(group=f"pytest_pinchbench.{wing}")}
 
 
 def load_kind(wing: Wing, name: str) -> Any:
@@ -25,5 +23,5 @@ def load_kind(wing: Wing, name: str) -> Any:
     found = kinds(wing)
     if name not in found:
         hint = did_you_mean(name, found) or f"; there are: {', '.join(sorted(found))}"
-        raise SettingsError(f"no {wing} called {name!r}{hint}")
+        raise SettingsError(f"no {_SINGULAR[wing]} called {name!r}{hint}")
     return found[name].load()

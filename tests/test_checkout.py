@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import configparser
+import fnmatch
 import json
 import os
 import shutil
@@ -70,3 +72,23 @@ def test_the_demo_runs_in_a_checkout(
     assert run.returncode == 0, run.stdout + run.stderr
     (record,) = tmp_path.glob("demo-scripted/*/*/*/result.json")
     assert json.loads(record.read_text())["metrics"]["score"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        *("NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA", "NPM_CONFIG_REGISTRY", "npm_config_cafile"),
+        *("HTTPS_PROXY", "https_proxy", "NO_PROXY", "all_proxy", "PIP_INDEX_URL", "PIP_CERT"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+    ],
+)
+def test_every_tox_environment_sees_where_registries_proxies_and_certificates_are(
+    variable: str,
+) -> None:
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini")
+    passed_on = {name: tox[name]["pass_env"] for name in tox.sections() if "pass_env" in tox[name]}
+    assert "testenv" in passed_on
+    for environment, patterns in passed_on.items():
+        matches = [fnmatch.fnmatch(variable.upper(), line.upper()) for line in patterns.split()]
+        assert any(matches), f"{environment} hides {variable}"

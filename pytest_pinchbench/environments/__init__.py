@@ -199,7 +199,7 @@ def find_environment(kind: str) -> Callable[[EnvironmentSetup], Environment]:
             "cannot make local sandboxes on this system: processes are followed as Linux shows "
             "them. Use --pinchbench-env docker."
         )
-    factory: Callable[[EnvironmentSetup], Environment] = load_kind("environment", kind)
+    factory: Callable[[EnvironmentSetup], Environment] = load_kind("environments", kind)
     return factory
 
 

@@ -22,7 +22,9 @@ from docker.context import ContextAPI
 from pytest_pinchbench.environments import is_loopback
 from pytest_pinchbench.issues import EnvironmentUnavailable, PinchBenchError, SandboxFailure
 
-OTHER_WAY = "--pinchbench-env local runs the agent on this machine, without containers"
+OTHER_WAY = (
+    "--pinchbench-env bubblewrap makes sandboxes without Docker (local runs the agent as you)"
+)
 ANSWER_TIMEOUT = 120
 """Seconds for one answer of the daemon; a busy one takes its time to make a container."""
 FAULTS = (

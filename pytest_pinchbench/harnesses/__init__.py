@@ -103,5 +103,5 @@ class Harness(Protocol):
 
 def find_harness(name: str) -> Callable[[Settings], Harness]:
     """Return the factory of a harness. Raises ``SettingsError`` for an unknown name."""
-    factory: Callable[[Settings], Harness] = load_kind("harness", name)
+    factory: Callable[[Settings], Harness] = load_kind("harnesses", name)
     return factory

@@ -17,8 +17,8 @@ from pytest_pinchbench.reports.run_report import Ended
 from pytest_pinchbench.results.records import Record
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import Summary
-from pytest_pinchbench.session import neighbours
-from pytest_pinchbench.session.run import parse_node_id
+from pytest_pinchbench.session import announce, neighbours
+from pytest_pinchbench.session.node_ids import parse_node_id
 
 if TYPE_CHECKING:
     from pytest_pinchbench.session.run import Run
@@ -132,7 +132,7 @@ class ReportHooks:
         assert run.directory is not None
         lines = self._results.ended.lines(
             run.short(run.directory),
-            run.hints(),
+            announce.hints(run),
             annotate_shortfalls=not neighbours.annotates_failures(self._config),
         )
         return [run.redactor.text(line) for line in [f"PinchBench: {run.model_id}", *lines]]

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.options import only_looks
 from pytest_pinchbench.session.items import TaskItem
-
-if TYPE_CHECKING:
-    from pytest_pinchbench.session.run import Run
+from pytest_pinchbench.session.run import Run
 
 
 def check_can_be_honoured(config: pytest.Config) -> None:
@@ -65,12 +63,10 @@ class SelectionHooks:
         A regrade leaves out what the earlier run has no result of, and every run what others
         make of files (doctests in a README): it is not part of a score.
         """
-        regraded = self._run.regraded
         ours = {
             item.nodeid: item  # a file named twice is run, and paid for, once
             for item in items
-            if isinstance(item, TaskItem)
-            and (regraded is None or regraded.read(*item.key) is not None)
+            if isinstance(item, TaskItem) and self._run.mode.has_work_for(item.key)
         }
         self._collected = sorted(ours.values(), key=_rank)
         _spell_deselected_ids(config, self._collected)

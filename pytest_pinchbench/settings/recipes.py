@@ -122,7 +122,7 @@ def _find(source: str, base: Path) -> tuple[str, Layer]:
             raise SettingsError(f"recipe {source}: cannot read {path}: {reason}") from None
         except UnicodeDecodeError:
             raise SettingsError(f"recipe {source}: {path} is not UTF-8 text") from None
-    if source in (found := kinds("environment")):
+    if source in (found := kinds("environments")):
         return source, Layer({"environment": source}, lambda *place: f"kind {source}")
     known = sorted({*names, *found})
     hint = did_you_mean(source, known) or f"; there are: {', '.join(known)}"
