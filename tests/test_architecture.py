@@ -170,3 +170,16 @@ def test_files_named_in_the_documentation_exist() -> None:
             if name not in ("tasks/", "assets/"):  # of a suite
                 found = [*ROOT.glob(name), *ROOT.glob(f"pytest_pinchbench/**/{name}")]
                 assert found, f"{document} names {name}"
+
+
+def test_help_errors_and_docstrings_say_is_not() -> None:
+    """Finds "X is no Y", and not "there is no Y"."""
+    wrong = re.compile(r"(?<![Tt]here )\b(is no|is none|are none|are no)\b(?! longer| more)")
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if wrong.search(" ".join(node.value.split()))
+    ]
+    assert found == []

@@ -643,7 +643,7 @@ def test_every_section_of_the_file_is_read(
         ("- x", "pb.yaml: has to be a mapping"),
         ("a: [}", "pb.yaml:1: not valid YAML"),
         ("execution: {}\nexecution: {}", "pb.yaml:2: the key 'execution' is there twice"),
-        ("models: {1: {}}", "pb.yaml:1 (models.1): the model has no id, or it is no text"),
+        ("models: {1: {}}", "pb.yaml:1 (models.1): the model has no id, or it is not text"),
         ("models: x", "pb.yaml (models): has to be a mapping"),
         (
             "execution: {timeout_multiplier: 1}\nbenchmarks: {pinchbench: {timeout_multiplier: 2}}",

@@ -40,7 +40,7 @@ def patiently(call: Callable[[], T], passing: Callable[[Exception], float | None
     """``call()``, again after passing faults, with growing, jittered delays.
 
     ``passing`` says of an exception how many seconds to wait at least (what the server asked
-    for, or 0), and None when trying again is no use. What stays broken is raised.
+    for, or 0), and None when trying again cannot help. What stays broken is raised.
     """
     give_up_at = time.monotonic() + PATIENCE
     for attempt in itertools.count():

@@ -87,7 +87,7 @@ def read_run_json(path: Path) -> RunDescription:
     """The ``run.json`` of a run directory. Raises ``PinchBenchError`` where there is none."""
     file = path / "run.json"
     if not file.exists():
-        raise PinchBenchError(f"{path} is no run directory: it has no run.json")
+        raise PinchBenchError(f"{path} is not a run directory: it has no run.json")
     description: RunDescription = read_json(file)
     if not has_shape(description, _RUN_SHAPE):
         raise PinchBenchError(

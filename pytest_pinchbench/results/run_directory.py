@@ -90,7 +90,7 @@ class RunDirectory:
         return folder
 
     def read(self, task_id: str, attempt: int) -> Record | None:
-        """The record of one attempt, or None when there is none yet."""
+        """Return the record of an attempt, or None before its end."""
         return read_record(self.attempt_dir(task_id, attempt) / "result.json")
 
     def records(self) -> list[Record]:
@@ -102,7 +102,7 @@ class RunDirectory:
         )
 
     def damaged(self) -> list[Path]:
-        """The files that should be records and are none."""
+        """Return the ``result.json`` files that are not records."""
         found = sorted(self.path.glob("*/attempt-*/result.json"))
         return [path for path in found if read_record(path) is None]
 
@@ -184,6 +184,6 @@ class RunDirectory:
 
 
 def read_record(path: Path) -> Record | None:
-    """A record as written by this or a later version, or None where there is no whole one."""
+    """Read a record of this or a later version; None if it is missing or damaged."""
     record = read_json(path)
     return record if has_shape(record, RECORD_SHAPE) else None

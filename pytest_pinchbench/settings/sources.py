@@ -296,7 +296,7 @@ def _models(
         if isinstance(section, dict):
             name = step
         if not isinstance(model_id, str):
-            raise SettingsError(f"{origin_of('models.*')}: the model has no id, or it is no text")
+            raise SettingsError(f"{origin_of('models.*')}: the model has no id, or it is not text")
         level = _take(fields, "models.*", origin_of, path.parent, warnings)
         level["model"] = Given(model_id, origin_of("models.*.id"), path.parent)
         yield str(name or model_id), level

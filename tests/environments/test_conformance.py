@@ -255,6 +255,7 @@ while True:
     assert sandbox.exec(sh(is_running(marker))).exit_code != 0
 
 
+@pytest.mark.slow
 def test_a_timeout_leaves_other_commands_alone(sandbox: Sandbox) -> None:
     with ThreadPoolExecutor() as pool:
         other = pool.submit(sandbox.exec, sh("sleep 3; echo finished"))

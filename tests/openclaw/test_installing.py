@@ -167,7 +167,7 @@ def test_a_release_that_does_not_exist_is_said_plainly(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["2026.9", "../../x", "2026.9.6 --evil", "git+ssh://host/x"])
 def test_what_is_no_version_never_reaches_npm(tmp_path: Path, log: Path, version: str) -> None:
-    with pytest.raises(HarnessUnavailable, match="no OpenClaw version"):
+    with pytest.raises(HarnessUnavailable, match="not an OpenClaw version"):
         install_here(tmp_path, version, again=False, say=_quiet)
     assert not log.exists()
 

@@ -177,7 +177,7 @@ def _exact_version(version: str) -> str:
         return version
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9._-]*", version):
         raise HarnessUnavailable(
-            f"{version!r} is no OpenClaw version; versions look like {DEFAULT_VERSION}"
+            f"{version!r} is not an OpenClaw version; versions look like {DEFAULT_VERSION}"
         )
     found = npm.view(f"openclaw@{version}", "version")
     if not found:
