@@ -75,7 +75,7 @@ def test_every_line_that_a_recipe_offers_can_be_switched_on(
     offered = set(re.findall(r"(?m)^  (?:# )?(\w+):", text))
     assert set(recipe.options) == offered
     setup = EnvironmentSetup(recipe=recipe, run_id="x", data_dir=tmp_path)
-    assert find_environment(name)(setup).kind == name
+    assert find_environment(recipe.environment)(setup).kind == recipe.environment
 
 
 # -- a recipe of one's own --------------------------------------------------------------------
