@@ -300,6 +300,7 @@ def test_a_process_left_behind_goes_on_until_it_is_stopped(sandbox: Sandbox) -> 
     assert sandbox.read(beats) == after
 
 
+@pytest.mark.slow
 def test_stop_processes_kills_everything_that_commands_left_running(sandbox: Sandbox) -> None:
     sleeps, script = detached_sleeps()
     sandbox.exec(sh(script))
