@@ -229,7 +229,7 @@ class BubblewrapSandbox(ExecSandbox):
         self._namespace: _Namespace | None = None
         self.workspace_root = setup.recipe.workspace_root or WORKSPACE
         self.private_root = PRIVATE + folder.name
-        self.python = sys.executable
+        self.python = os.path.abspath(sys.executable)  # "../venv/bin/python" leads nowhere inside
 
     def _talk(self, exchange: Exchange, as_root: bool) -> None:
         (stdin, feed), (stdout, out), (stderr, err) = os.pipe(), os.pipe(), os.pipe()
@@ -286,7 +286,7 @@ class _Namespace:
         self._name = name
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         source = files("pytest_pinchbench.environments.inside").joinpath("init.py").read_text()
-        first = [sys.executable, "-I", "-S", "-c", source, str(theirs.fileno())]
+        first = [os.path.abspath(sys.executable), "-I", "-S", "-c", source, str(theirs.fileno())]
         with theirs:
             self._process = subprocess.Popen(
                 ["bwrap", *arguments, "--", *first],

@@ -62,6 +62,16 @@ def test_the_users_files_are_not_there(
     assert "No such file" in output(sandbox, "ls /var/run/docker.sock")
 
 
+def test_a_python_that_was_started_by_a_path_with_dots_runs_inside(
+    open_one: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = os.path.relpath(sys.executable, tmp_path)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / there))
+    sandbox = open_one()
+
+    assert sandbox.exec([sandbox.python, "-c", "print('runs')"]).stdout == b"runs\n"
+
+
 def test_the_users_variables_are_not_there(open_one: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLOUD_TOKEN", "secret")
     monkeypatch.setenv("WANTED", "yes")
