@@ -62,8 +62,8 @@ KINDS = [
     ),
     pytest.param(bubblewrap, id="bubblewrap"),
     pytest.param(docker, id="docker", marks=pytest.mark.docker),
-    pytest.param(daytona, id="daytona"),
-    pytest.param(modal, id="modal"),
+    pytest.param(daytona, id="daytona", marks=pytest.mark.slow),
+    pytest.param(modal, id="modal", marks=pytest.mark.slow),
 ]
 
 

@@ -223,6 +223,7 @@ def test_a_judge_for_whom_no_time_is_left_is_not_asked(
     assert judge_server.requests == []
 
 
+@pytest.mark.slow
 def test_the_evaluation_deadline_stops_judge_and_checks(
     sandbox: Sandbox, workspace: Path, judge_server: JudgeServer
 ) -> None:

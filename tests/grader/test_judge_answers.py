@@ -586,8 +586,9 @@ bodies = (
 )
 
 
+@pytest.mark.slow
 @settings(
-    max_examples=200,
+    max_examples=60,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

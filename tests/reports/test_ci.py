@@ -56,6 +56,7 @@ def test_attempts_that_never_ran_and_a_worse_run_are_errors(tmp_path):
     assert errors[1].startswith("::error title=worse than old::1.000 -> 0.200")
 
 
+@pytest.mark.slow
 def test_the_page_of_a_step_grows_and_stays_below_what_github_takes(tmp_path):
     page = tmp_path / "step.md"
     page.write_text("before\n")

@@ -13,6 +13,8 @@ from runs import HOSTILE, SCRIPTS, run_pinchbench, write_run
 from pytest_pinchbench.results.comparison import compare
 from pytest_pinchbench.results.summary import read_summary
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def suite(finished):

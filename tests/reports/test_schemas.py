@@ -143,6 +143,7 @@ def test_what_a_run_leaves_holds(tmp_path):
         check(json.loads(path.read_text()))
 
 
+@pytest.mark.slow
 def test_what_a_real_run_leaves_holds(finished):
     names = ("run.json", "summary.json", "*/attempt-1/result.json", "*/attempt-1/trajectory.json")
     found = [path for name in names for path in finished.directory.glob(name)]
