@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from probe import long_sleep, python, sh
-from waiting import wait_until
+from support.waiting import wait_until
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, Sandbox
 from pytest_pinchbench.environments import bubblewrap as module
