@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from probe import long_sleep, python, sh
-from waiting import wait_until
+from support.waiting import wait_until
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, Sandbox
 from pytest_pinchbench.environments import bubblewrap as module
 from pytest_pinchbench.environments.bubblewrap import BubblewrapEnvironment, why_unusable
-from pytest_pinchbench.issues import EnvironmentUnavailable, SettingsError
+from pytest_pinchbench.issues import EnvironmentUnavailable
 
 pytestmark = pytest.mark.skipif(bool(why_unusable()), reason=str(why_unusable()))
 
@@ -184,7 +184,7 @@ def test_a_folder_of_the_recipe_is_shown_read_only(open_one: Open, tmp_path: Pat
 
 
 def test_a_path_that_is_not_there_is_refused_with_its_place(open_one: Open) -> None:
-    with pytest.raises(SettingsError, match=r"cannot show /no/such .*options\.read_only"):
+    with pytest.raises(EnvironmentUnavailable, match=r"cannot show /no/such .*options\.read_only"):
         open_one(options={"read_only": ["/no/such"]})
 
 
