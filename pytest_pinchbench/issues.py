@@ -71,6 +71,10 @@ class SandboxFailure(PinchBenchError):
     """One sandbox failed (could not be opened, was lost, disk full). FATAL for its attempt."""
 
 
+class OutputTooLarge(SandboxFailure):
+    """An agent left more than is taken out of a sandbox; the sandbox itself works."""
+
+
 class HarnessUnavailable(RunAborted):
     """The agent cannot be run in this environment: not there, not installable.
 

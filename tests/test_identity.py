@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records import result
-from settings_of import settings_of
-from suites import write_suite
+from support.records import result
+from support.settings_of import settings_of
+from support.suites import write_suite
 
 from pytest_pinchbench import options
 from pytest_pinchbench.issues import PinchBenchError

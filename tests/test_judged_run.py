@@ -62,6 +62,7 @@ def test_a_hybrid_score_is_the_weighted_mean_of_what_the_parts_give(pytester, pr
     assert scoring["raw"]["debug"]["llm_judge"]["parsed_verdict"] == VERDICT
 
 
+@pytest.mark.slow
 def test_a_judge_that_fails_twice_is_asked_again_and_the_agent_runs_once(
     pytester, project, judged, judge
 ):
@@ -135,6 +136,7 @@ def test_what_cannot_be_graded_again_has_no_score_of_then(pytester, project, jud
     assert scores == {"task_a": None, "task_c": 0.25}
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_is_busy_at_the_check_is_asked_again(project, judged, judge):
     project({"task_b": GOOD}, task_b={"grading_type": "llm_judge"})
     busy = Reply({"error": "busy"}, status=429, headers={"Retry-After": "0"})

@@ -9,7 +9,7 @@ import sys
 import threading
 
 import pytest
-from records import make_run, record, result
+from support.records import make_run, record, result
 
 from pytest_pinchbench.attempt.kept_work import WorkMissing, kept_work, previous_attempts
 from pytest_pinchbench.harnesses import Usage, sum_usage

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sys
 import textwrap
@@ -14,9 +15,9 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from outcomes import assert_no_traceback
-from suites import task_text
-from waiting import wait_until
+from support.outcomes import assert_no_traceback
+from support.suites import task_text
+from support.waiting import wait_until
 
 GOOD = "echo yes > made.txt; echo done"
 HALF = "echo no > made.txt; echo done"
@@ -159,12 +160,14 @@ def test_an_agent_out_of_time_is_graded_on_what_is_there(pytester, project, run)
     assert record["seconds"]["run"] < 500
 
 
+@pytest.mark.slow
 def test_the_time_an_agent_has_is_the_tasks_by_the_multiplier(project, run):
     project({"task_a": "sleep 600"}, task_a={"timeout_seconds": 10})
     result = run("--pinchbench-timeout-multiplier", "0.05")
     result.stdout.fnmatch_lines(["    ERROR: stopped after 0.5 s"])
 
 
+@pytest.mark.slow
 def test_a_background_writer_is_gone_when_grading_starts(pytester, project, run):
     writer = "until test -e graded; do sleep 0.05; done; echo yes > made.txt"
     project({"task_a": f"setsid sh -c '{writer}' & {HALF}"})
@@ -290,6 +293,7 @@ def test_autouse_fixtures_of_the_project_are_for_its_own_tests(pytester, project
     result.stdout.fnmatch_lines(["requested: server0", "autouse: task_a"])
 
 
+@pytest.mark.slow
 def test_xfail_and_skip_are_pytests_own_words(pytester, project, run):
     project({"task_a": HALF, "task_b": GOOD, "task_c": HALF})
     add_to_conftest(
@@ -403,6 +407,36 @@ def test_a_bare_resume_goes_on_with_every_attempt_and_task_that_was_selected(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "chosen", [("-k", "task_b"), ("-m", "odd"), ("{suite}/tasks/task_b.md",), ("elsewhere",)]
+)
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_a_resume_goes_on_with_the_tasks_that_were_chosen(pytester, project, run, chosen, workers):
+    mended = f"test -e {pytester.path}/mended || exit 1; {GOOD}"
+    suite = project(dict.fromkeys(("task_a", "task_b"), mended), task_b={"category": "odd"})
+    if chosen == ("elsewhere",):
+        shutil.copytree(suite, pytester.path / "elsewhere")
+        (pytester.path / "elsewhere" / "tasks" / "task_a.md").unlink()
+        chosen = ("elsewhere/tasks",)
+    run(*(part.format(suite=suite) for part in chosen), *workers).assert_outcomes(
+        errors=1, deselected=int(chosen[0].startswith("-") and not workers)
+    )
+    (pytester.path / "mended").touch()
+    resumed = ("--pinchbench-resume=latest", *workers)
+    result = run(*resumed)
+    assert result.parseoutcomes().get("passed") == 1
+    result.stdout.fnmatch_lines(["task_b *1.000*", "Mean score  1.000*"])
+    assert "task_a" not in result.stdout.str()
+    result = run(*resumed, "--pinchbench-attempts=2")
+    assert result.parseoutcomes().get("passed") == 2
+    result = run(*resumed, "--pinchbench-suite=all", str(suite))
+    if chosen == ("elsewhere/tasks",):
+        result.stderr.fnmatch_lines(["*cannot resume *: settings differ:", "  suite: *"])
+    else:
+        result.stdout.fnmatch_lines(["task_a* 1.000*"])
+
+
+@pytest.mark.slow
 def test_a_resume_that_leaves_an_attempt_without_result_is_no_success(pytester, project, run):
     broken = f"test -e {pytester.path}/mended || exit 1; {GOOD}"
     project({"task_a": broken, "task_b": broken})
@@ -458,6 +492,7 @@ def test_a_command_that_selects_nothing_leaves_no_folder(pytester, project, run,
     assert not (pytester.path / "pinchbench-results").exists()
 
 
+@pytest.mark.slow
 def test_the_wall_time_of_a_run_is_that_of_all_its_sessions(pytester, project, run):
     project({"task_a": GOOD})
     run()
@@ -537,6 +572,7 @@ def test_a_regrade_grades_kept_work_with_todays_checks_and_runs_no_agent(pyteste
     assert log.read_text() == "x\n"
 
 
+@pytest.mark.slow
 def test_a_regrade_is_of_the_earlier_runs_model_and_can_be_resumed(pytester, project, run):
     root = project({"task_a": GOOD, "task_b": f"test -e {pytester.path}/mended || exit 1; {GOOD}"})
     run("--pinchbench-max-tokens", "77")
@@ -552,6 +588,7 @@ def test_a_regrade_is_of_the_earlier_runs_model_and_can_be_resumed(pytester, pro
     result.stdout.fnmatch_lines(["*1 of 2 attempts have a valid result*"])
 
 
+@pytest.mark.slow
 def test_a_resume_with_another_grading_is_shown_the_way_to_a_regrade(pytester, project, run):
     project({"task_a": GOOD})
     run()

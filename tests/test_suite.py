@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from settings_of import settings_of
+from support.settings_of import settings_of
 
 from pytest_pinchbench.issues import SuiteError
 from pytest_pinchbench.suite.load import (

@@ -157,6 +157,9 @@ def merge_runs(paths: Sequence[Path], results_dir: Path) -> tuple[RunDirectory, 
             },
             "started_at": min(each["started_at"] for each in descriptions),
             "merged_at": iso_time(time.time()),
+            "arguments": list(
+                dict.fromkeys(path for each in descriptions for path in each.get("arguments", ()))
+            ),
             "merged_from": [str(path) for path in paths],
             "selected": list(selected.values()),
         },

@@ -75,6 +75,10 @@ class Run:
     redactor: Redactor = field(init=False)
     say: Callable[[str], None] = field(init=False)
     """Prints a line for the user."""
+    arguments: list[str] = field(default_factory=list)
+    """The paths and node ids of the run, chosen in this session or before; empty without any."""
+    only: list[Key] | None = None
+    """The attempts of the run that goes on, where this session chooses no others."""
     baselines: list[Summary] = field(default_factory=list)
     """The earlier runs that this one is compared with, in the controller."""
     selected: list[Key] = field(default_factory=list)
@@ -96,6 +100,7 @@ class Run:
         settings = Settings.from_json(given["settings"])
         run = cls(config, settings, choose_mode(settings), given["run_id"])
         run.directory = RunDirectory(Path(given["directory"])) if given["directory"] else None
+        run.only = given["only"] and [(task_id, attempt) for task_id, attempt in given["only"]]
         return run
 
     def for_worker(self) -> str:
@@ -107,6 +112,7 @@ class Run:
                 "directory": str(self.directory.path) if self.directory else None,
                 # xdist gives a worker only what the command line says
                 "arguments": self.config.args,
+                "only": self.only,
             }
         )
 
@@ -114,6 +120,10 @@ class Run:
     def model_id(self) -> str:
         """The model whose work is scored; in a regrade, the earlier run's."""
         return self.settings.model.id
+
+    def has_work_for(self, key: Key) -> bool:
+        """Return whether the attempt is part of the run, as far as earlier runs decide."""
+        return (self.only is None or key in self.only) and self.mode.has_work_for(key)
 
     def select(self, node_ids: Iterable[str]) -> None:
         """Note what is to run, once collection and deselection are done: from here on there
@@ -160,6 +170,7 @@ class Run:
             "identity": self.redactor.json(self.mode.identity(today)),
             "settings": self.redactor.json(self.settings.public()),
             "suites": {root.name: suite_commit(root) for root in self.suites.roots()},
+            "arguments": self.redactor.json(self.arguments),
             "selected": [{"task_id": task, "attempt": k} for task, k in self.selected],
             "versions": {
                 "pytest-pinchbench": version("pytest-pinchbench"),

@@ -63,10 +63,11 @@ class SelectionHooks:
         A regrade leaves out what the earlier run has no result of, and every run what others
         make of files (doctests in a README): it is not part of a score.
         """
+        config.option.randomly_reorganize = False  # pytest-randomly 3 shuffles inside, before --sw
         ours = {
             item.nodeid: item  # a file named twice is run, and paid for, once
             for item in items
-            if isinstance(item, TaskItem) and self._run.mode.has_work_for(item.key)
+            if isinstance(item, TaskItem) and self._run.has_work_for(item.key)
         }
         self._collected = sorted(ours.values(), key=_rank)
         _spell_deselected_ids(config, self._collected)

@@ -14,7 +14,7 @@ from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.options import only_looks
 from pytest_pinchbench.results.summary import read_baselines
 from pytest_pinchbench.session import fixtures
-from pytest_pinchbench.session.arguments import find_arguments
+from pytest_pinchbench.session.arguments import find_arguments, names_a_path
 from pytest_pinchbench.session.hooks import CollectionHooks, ControllerHooks, XdistHooks
 from pytest_pinchbench.session.mode import choose_mode, find_earlier_runs
 from pytest_pinchbench.session.neighbours import keep_away
@@ -68,12 +68,24 @@ def start_run(config: pytest.Config, settings: Settings) -> Run:
     run = Run(config, mode.adjusted(settings), mode, mode.run_id(), mode.seconds_before())
     fixtures.check_kinds(run)
     find_arguments(run)
+    if not _chooses(config, settings):
+        run.only = mode.attempts_before(run.settings.attempts)
     if not only_looks(config):
         run.baselines = read_baselines(run.settings, here)
         directory = mode.directory(here / settings.results_dir, run.description())
         directory.lock()
         run.directory = directory
     return run
+
+
+def _chooses(config: pytest.Config, settings: Settings) -> bool:
+    """Return whether the command line chooses tasks: by settings, ``-k``, ``-m`` or a path."""
+    given = {name for name, origin in settings.origins.items() if origin.startswith("--")}
+    return (
+        bool(given & {"suite", "limit", "sample_ids"})
+        or any(config.getoption(name, "") for name in ("keyword", "markexpr"))
+        or names_a_path(config)
+    )
 
 
 def _stop_on_sigterm(config: pytest.Config) -> None:

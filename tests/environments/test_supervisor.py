@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from probe import count, is_running, long_sleep, sh, timed_out_after
-from waiting import wait_until
+from support.waiting import wait_until
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, sandbox
 from pytest_pinchbench.environments.local import PASSED_ON, LocalSandbox

@@ -586,6 +586,7 @@ bodies = (
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60,
     deadline=None,

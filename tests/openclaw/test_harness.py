@@ -143,6 +143,7 @@ def test_a_refused_request_does_not_end_the_conversation_and_is_not_forgotten(
     assert done.run.final_answer == "ok: go on"
 
 
+@pytest.mark.slow
 def test_a_transcript_that_comes_late_is_waited_for(
     stand_in_harness: OpenClawHarness, attempt: RunAttempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:

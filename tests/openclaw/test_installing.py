@@ -80,6 +80,7 @@ def test_a_version_is_installed_once(tmp_path: Path, log: Path) -> None:
     assert {"--ignore-scripts", "--no-audit", "--no-fund", "openclaw@2026.9.1"} <= set(asked)
 
 
+@pytest.mark.slow
 def test_each_version_has_a_place_of_its_own(tmp_path: Path) -> None:
     folders = {
         install_here(tmp_path, version, again=False, say=_quiet).folder.name
@@ -101,6 +102,7 @@ def test_it_says_what_it_does_before_and_after(tmp_path: Path) -> None:
     assert said[1] == "installed OpenClaw 2026.9.1"
 
 
+@pytest.mark.slow
 def test_a_run_can_make_an_install_anew_and_does_so_once(
     tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

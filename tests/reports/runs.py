@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from records import make_grade, make_run, record, result
-from surroundings import foreign_variables
+from support.records import make_grade, make_run, record, result
+from support.surroundings import foreign_variables
 
 from pytest_pinchbench.harnesses import Usage
 from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf

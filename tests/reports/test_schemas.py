@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 import pytest
-from records import make_grade, make_run, record, result
 from runs import transcript, write_run
+from support.records import make_grade, make_run, record, result
 
 import pytest_pinchbench
 from pytest_pinchbench.harnesses import Usage
