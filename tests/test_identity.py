@@ -135,7 +135,7 @@ def identity_with(
     return identity
 
 
-def run_json(identity: dict[str, Any]) -> dict[str, Any]:
+def run_json(identity: dict[str, Any]) -> Any:
     return {
         "run_id": "r",
         "started_at": "2026-02-17T10:00:00.000+00:00",
