@@ -7,7 +7,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from outcomes import assert_no_traceback
+from support.outcomes import assert_no_traceback
 
 from pytest_pinchbench import environments
 from pytest_pinchbench.environments import find_environment, process_identity

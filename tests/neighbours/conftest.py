@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import suites
 from filelock import FileLock
 from platformdirs import user_cache_path
-from surroundings import foreign_variables
+from support import suites
+from support.surroundings import foreign_variables
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,7 +49,7 @@ import time
 import pytest
 
 sys.path.insert(0, {tests!r})
-from shell_agent import ShellAgent
+from support.shell_agent import ShellAgent
 
 SCRIPTS = {scripts!r}
 
