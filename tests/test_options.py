@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from settings_of import settings_of
+from support.settings_of import settings_of
 
 from pytest_pinchbench import options as option_table
 from pytest_pinchbench import settings as options

@@ -16,9 +16,9 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from outcomes import assert_no_traceback
-from suites import task_text
-from waiting import wait_until
+from support.outcomes import assert_no_traceback
+from support.suites import task_text
+from support.waiting import wait_until
 
 GOOD = "echo yes > made.txt; echo done"
 HALF = "echo no > made.txt; echo done"

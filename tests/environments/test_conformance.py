@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from probe import count, is_running, long_sleep, python, sh, timed_out_after
-from waiting import wait_until
+from support.waiting import wait_until
 
 from pytest_pinchbench.environments import OUTPUT_LIMIT, Environment, ExecResult, Sandbox
 from pytest_pinchbench.issues import OutputTooLarge, SandboxFailure

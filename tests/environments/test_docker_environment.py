@@ -26,7 +26,7 @@ import engines
 import pytest
 import runner_image
 from probe import long_sleep, python, sh, timed_out_after
-from waiting import wait_until
+from support.waiting import wait_until
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, Sandbox
 from pytest_pinchbench.environments.docker import DockerEnvironment

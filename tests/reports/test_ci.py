@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from records import record
 from runs import quick_summary, summary_of, write_run
+from support.records import record
 
 from pytest_pinchbench.issues import Issue, PinchBenchError
 from pytest_pinchbench.reports import files, html
