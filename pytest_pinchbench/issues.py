@@ -89,6 +89,10 @@ class EndpointUnusable(RunAborted):
     """
 
 
+class OtherExperiment(RunAborted):
+    """The sandbox or the agent differs from the earlier sessions of the run."""
+
+
 class SanityFailed(RunAborted):
     """The suite's sanity task scored nothing: what is wrong would cost every other task."""
 

@@ -73,7 +73,7 @@ def test_every_option_of_the_table_is_in_the_help_with_its_default(
         assert f"--pinchbench-{option.name}" in text
         assert f"pinchbench_{option.key}" in text
     assert "run only the first N tasks (0: all) (default: 0)" in text
-    assert "modal, or the kind of a plugin (default: docker)" in text
+    assert "modal, a plugin's (default: docker)" in text
 
 
 def test_the_options_people_are_promised_are_there() -> None:

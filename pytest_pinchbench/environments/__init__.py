@@ -139,6 +139,11 @@ class Environment(Protocol):
         with the run's id, where another run may get other programs by it.
         """
 
+    def image_digest(self) -> str | None:
+        """Return what identifies the image on other machines, too: its digest in a registry, or
+        ``local ID`` for an image that is in no registry; None where that is not known.
+        """
+
     def shared_folder(self, name: str) -> SharedFolder | None:
         """A folder of this machine that every sandbox of this image sees, read-only, with what
         is in it at any moment; None where this kind has nothing of the sort.

@@ -15,7 +15,9 @@ from pytest_pinchbench.attempt.tries import backoff
 from pytest_pinchbench.environments import Sandbox
 from pytest_pinchbench.issues import AttemptInvalid, EndpointUnusable, RunAborted, SanityFailed
 from pytest_pinchbench.reports import formats
+from pytest_pinchbench.results.earlier_runs import note_sandbox
 from pytest_pinchbench.results.files import safe_name
+from pytest_pinchbench.results.identity import sandbox_facts
 from pytest_pinchbench.results.records import Record, cost_of, user_properties
 from pytest_pinchbench.session.items import TaskItem
 from pytest_pinchbench.session.run import Run
@@ -31,7 +33,9 @@ class Runner:
         self._run = run
         self._directory = run.directory
         self._session = session
-        self._context = replace(context, before_agent=self._check_endpoints)
+        self._context = replace(
+            context, before_agent=self._check_endpoints, before_work=self._check_sandbox
+        )
 
     def record(self, item: TaskItem, task: Task) -> Record:
         """Return the record of an item's attempt, which is made unless there is a valid one.
@@ -123,6 +127,20 @@ class Runner:
                 self._directory.run_once(name, partial(run.say, message))
 
     # -- the endpoints ------------------------------------------------------------------
+
+    def _check_sandbox(self, sandbox: Sandbox) -> None:
+        """Note what is in the first sandbox of the run. Raises ``OtherExperiment`` where an
+        earlier session of the run found something else.
+        """
+        if self._run.mode.agent_runs:
+            context = self._context
+            self._directory.run_once(
+                "sandbox",
+                lambda: note_sandbox(
+                    self._directory.path,
+                    sandbox_facts(sandbox, context.environment, context.harness),
+                ),
+            )
 
     def _check_endpoints(self, sandbox: Sandbox) -> None:
         """Send one tiny request to each endpoint, from inside the first sandbox of the run."""

@@ -22,6 +22,9 @@ class ShellAgent:
     def prepare(self, environment: Any) -> None:
         pass
 
+    def version(self, sandbox: Any) -> str:
+        return "1.0"
+
     def files(self, sandbox: Any, task: Any, workspace: str) -> dict[str, bytes]:
         return {}
 
