@@ -71,6 +71,10 @@ class SandboxFailure(PinchBenchError):
     """One sandbox failed (could not be opened, was lost, disk full). FATAL for its attempt."""
 
 
+class OutputTooLarge(SandboxFailure):
+    """An agent left more than is taken out of a sandbox; the sandbox itself works."""
+
+
 class HarnessUnavailable(RunAborted):
     """The agent cannot be run in this environment: not there, not installable.
 
@@ -85,12 +89,26 @@ class EndpointUnusable(RunAborted):
     """
 
 
+class OtherExperiment(RunAborted):
+    """The sandbox or the agent differs from the earlier sessions of the run."""
+
+
 class SanityFailed(RunAborted):
     """The suite's sanity task scored nothing: what is wrong would cost every other task."""
 
 
 class BudgetUsedUp(PinchBenchError):
     """The run's budget was used up in mid-attempt. The attempt counts as not run."""
+
+
+class AttemptInvalid(Exception):
+    """An attempt without a score: an error of its test, shown without a traceback.
+
+    Not pytest's own failure, so that reports which tell a broken test from a failed one
+    (Allure) call it broken.
+    """
+
+    __module__ = "builtins"  # in messages, as pytest's own outcomes
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from settings_of import settings_of
+from support.settings_of import settings_of
 
 from pytest_pinchbench.issues import SuiteError
 from pytest_pinchbench.suite.load import (
@@ -481,7 +481,7 @@ def guarded_repository(upstream: Path) -> Iterator[tuple[str, str, list[str]]]:
             for path in Path("/proc").glob("[0-9]*/cmdline"):
                 with contextlib.suppress(OSError):
                     seen.append(path.read_bytes().decode(errors="replace"))
-            path, _, query = self.path.partition("?")
+            url_path, _, query = self.path.partition("?")
             length = int(self.headers.get("Content-Length", 0))
             done = subprocess.run(
                 ["git", "http-backend"],
@@ -495,7 +495,7 @@ def guarded_repository(upstream: Path) -> Iterator[tuple[str, str, list[str]]]:
                     "GIT_CONFIG_COUNT": "1",
                     "GIT_CONFIG_KEY_0": "safe.directory",
                     "GIT_CONFIG_VALUE_0": "*",
-                    "PATH_INFO": path,
+                    "PATH_INFO": url_path,
                     "QUERY_STRING": query,
                     "REQUEST_METHOD": self.command,
                     "CONTENT_TYPE": self.headers.get("Content-Type", ""),

@@ -84,6 +84,7 @@ def _try(
         try:
             context.before_agent(sandbox)
             if kept is None:
+                context.before_work(sandbox)
                 with context.line(task, attempt, sandbox) as line:
                     workspace = _prepare(sandbox, task, line, context, this)
                     run = _run(sandbox, task, workspace, line, context, this)

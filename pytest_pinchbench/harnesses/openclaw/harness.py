@@ -18,12 +18,20 @@ from pytest_pinchbench.harnesses.openclaw import config, install, messages, node
 from pytest_pinchbench.harnesses.openclaw.compile_cache import compile_cache
 from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
 from pytest_pinchbench.harnesses.openclaw.transcripts import (
+    MAX_BYTES,
     Event,
     TranscriptUnreadable,
     read_transcript,
+    transcript_files,
 )
 from pytest_pinchbench.harnesses.openclaw.versions import image_version, sandbox_version
-from pytest_pinchbench.issues import HarnessUnavailable, Issue, SettingsError, using_data_dir
+from pytest_pinchbench.issues import (
+    HarnessUnavailable,
+    Issue,
+    OutputTooLarge,
+    SettingsError,
+    using_data_dir,
+)
 from pytest_pinchbench.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -94,6 +102,9 @@ class OpenClawHarness:
                     say=self.say,
                 )
         self._environment = environment
+
+    def version(self, sandbox: Sandbox) -> str:
+        return self._agent(sandbox).version
 
     def files(self, sandbox: Sandbox, task: Task, workspace: str, line: Line) -> dict[str, bytes]:
         state = _state(sandbox)
@@ -247,9 +258,16 @@ class Conversation:
         with tempfile.TemporaryDirectory(prefix="pinchbench-") as folder:
             copy = Path(folder, "agent")
             try:
-                self.sandbox.download(f"{_state(self.sandbox)}/agents/{config.AGENT}", copy)
+                self.sandbox.download(
+                    f"{_state(self.sandbox)}/agents/{config.AGENT}",
+                    copy,
+                    only=transcript_files(self._sessions),
+                    limit=2 * MAX_BYTES,
+                )
             except FileNotFoundError:
                 return
+            except OutputTooLarge as error:
+                raise TranscriptUnreadable(str(error)) from None
             self.events = read_transcript(copy, self._sessions)
 
     def read_when_there(self) -> bool:
