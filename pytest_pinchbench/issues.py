@@ -97,6 +97,16 @@ class SanityFailed(RunAborted):
     """The suite's sanity task scored nothing: what is wrong would cost every other task."""
 
 
+class AttemptInvalid(Exception):
+    """An attempt without a score: an error of its test, shown without a traceback.
+
+    Not pytest's own failure, so that reports which tell a broken test from a failed one
+    (Allure) call it broken.
+    """
+
+    __module__ = "builtins"  # in messages, as pytest's own outcomes
+
+
 @contextmanager
 def using_data_dir(kind: type[PinchBenchError]) -> Iterator[None]:
     """A data directory that cannot be used becomes a ``kind`` that says how to have another."""

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 import pytest
 
+from pytest_pinchbench.issues import AttemptInvalid
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
-from pytest_pinchbench.session import announce
+from pytest_pinchbench.session import announce, neighbours
 from pytest_pinchbench.session.items import SuiteDirectory, TaskItem
 from pytest_pinchbench.session.progress import Progress
 from pytest_pinchbench.session.run import Run
@@ -38,10 +39,14 @@ class CollectionHooks:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
-        self, item: pytest.Item
+        self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        return _without_secrets(report, self.run.redactor) if isinstance(item, TaskItem) else report
+        if not isinstance(item, TaskItem):
+            return report
+        if call.excinfo is not None and isinstance(call.excinfo.value, AttemptInvalid):
+            report.longrepr = call.excinfo.getrepr(style="value")
+        return _without_secrets(report, self.run.redactor)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_make_collect_report(
@@ -98,7 +103,7 @@ class ControllerHooks:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        reporter = neighbours.terminal_reporter(session.config)
         if self.run.directory is None:
             return (yield)
         if reporter is not None:

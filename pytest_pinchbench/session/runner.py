@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from pytest_pinchbench.attempt.context import AttemptContext
 from pytest_pinchbench.attempt.grading import check_endpoint
 from pytest_pinchbench.attempt.tries import backoff
 from pytest_pinchbench.environments import Sandbox
-from pytest_pinchbench.issues import EndpointUnusable, RunAborted, SanityFailed
+from pytest_pinchbench.issues import AttemptInvalid, EndpointUnusable, RunAborted, SanityFailed
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.results.earlier_runs import note_sandbox
 from pytest_pinchbench.results.files import safe_name
@@ -53,7 +52,6 @@ class Runner:
         return None if record is None or record["metrics"]["score"] is None else record
 
     def _attempt_after_checks(self, item: TaskItem, task: Task) -> Record:
-        end: Callable[[], Any]  # pytest's own, called where no exception of ours is its context
         try:
             self._directory.run_once("environment", self._context.environment.prepare)
             self._check_sanity()
@@ -68,12 +66,10 @@ class Runner:
             record = self._directory.read(*item.key)
             if record is not None:
                 return record
-            end = partial(pytest.skip, why)
+            raise pytest.skip.Exception(why) from None
         except RunAborted as error:
             self._session.shouldstop = "no task can run like this; see the error above"
-            end = partial(pytest.fail, self._run.redactor.text(str(error)), pytrace=False)
-        end()
-        raise AssertionError("pytest has skipped or failed the item by now")
+            raise AttemptInvalid(self._run.redactor.text(str(error))) from None
 
     def _attempt(self, task: Task, attempt: int) -> Record:
         return self._run.mode.attempt(task, attempt, self._directory, self._context)
