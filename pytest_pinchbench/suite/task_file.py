@@ -87,23 +87,6 @@ def load_task(path: Path, assets: Path | None = None) -> Task:
 
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_SECTIONS = (
-    "Prompt",
-    "Expected Behavior",
-    "Grading Criteria",
-    "Automated Checks",
-    "LLM Judge Rubric",
-)
-
-
-@dataclass(frozen=True)
-class _Section:
-    line: int
-    text: str
-    python: str | None
-    """The first ``python`` fenced block."""
-
-
 class _TaskFile:
     """One task file on its way to a :class:`Task`; knows which line to blame."""
 
@@ -195,33 +178,6 @@ class _TaskFile:
             raise self._error(line, "the front matter has to be a mapping (key: value)")
         return document
 
-    def _sections(self, body: str, first_line: int) -> dict[str, _Section]:
-        """The level-2 sections by title; one that is used may be there only once."""
-        tokens = _block_parser().parse(body)
-        # not splitlines(): a form feed or U+2028 ends no line in Markdown
-        lines = body.split("\n")
-        known = {title.lower(): title for title in _SECTIONS}
-        starts = [index for index, token in enumerate(tokens) if _opens_section(token)]
-        sections: dict[str, _Section] = {}
-        for start, end in zip(starts, [*starts[1:], len(tokens)], strict=False):
-            heading_line, text_line = tokens[start].map or (0, 0)
-            end_line = (tokens[end].map or (0, 0))[0] if end < len(tokens) else len(lines)
-            title = tokens[start + 1].content
-            title = known.get(title.lower(), title)
-            line = first_line + heading_line
-            if title in sections:
-                if title in _SECTIONS:
-                    raise self._error(line, f"the section {title} is there twice")
-                continue
-            python = (
-                token.content
-                for token in tokens[start:end]
-                if token.type == "fence" and token.info.split()[:1] == ["python"]
-            )
-            text = "\n".join(lines[text_line:end_line]).strip()
-            sections[title] = _Section(line, text, next(python, None))
-        return sections
-
     # front matter, key by key
 
     def _id(self) -> str:
@@ -310,91 +266,6 @@ class _TaskFile:
             )
         return Prompt(entry.strip(), new_session)
 
-    def _workspace_files(self) -> tuple[WorkspaceFile, ...]:
-        value = self.front.value.get("workspace_files")
-        if value is None:
-            return ()
-        if not isinstance(value, list):
-            raise self._wrong("workspace_files has to be a list", "workspace_files")
-        files: dict[str, WorkspaceFile] = {}
-        folders: set[str] = set()
-        for index, entry in enumerate(value):
-            file = self._workspace_file(entry, index)
-            above = {str(parent) for parent in PurePosixPath(file.dest).parents}
-            if file.dest in files:
-                reason = f"{file.dest!r} is there twice"
-            elif file.dest in folders or not above.isdisjoint(files):
-                reason = f"{file.dest!r} cannot be both a file and a folder"
-            else:
-                files[file.dest] = file
-                folders |= above
-                continue
-            raise self._wrong(reason, "workspace_files", index)
-        return tuple(files.values())
-
-    def _workspace_file(self, entry: Any, index: int) -> WorkspaceFile:
-        place = ("workspace_files", index)
-        known = ("path", "content", "source", "dest")
-        if not isinstance(entry, dict):
-            raise self._wrong("an entry has to be {path, content} or {source, dest}", *place)
-        for key in entry:
-            if key not in known:
-                raise self._wrong(f"unknown key {key!r}{nearest(key, known)}", *place, key)
-        keys = frozenset(entry)
-        if keys == {"path", "content"}:
-            if not isinstance(entry["content"], str):
-                raise self._wrong(
-                    f"content has to be text, not {entry['content']!r}", *place, "content"
-                )
-            return WorkspaceFile(self._inside(entry, "path", place), content=entry["content"])
-        if keys == {"source", "dest"}:
-            source = self._asset(self._inside(entry, "source", place), place)
-            return WorkspaceFile(self._inside(entry, "dest", place), source=source)
-        raise self._wrong(
-            f"an entry has to be {{path, content}} or {{source, dest}}, not {sorted(keys)}", *place
-        )
-
-    def _inside(self, entry: dict[str, Any], key: str, place: tuple[Any, ...]) -> str:
-        """The value as a plain relative path that names something below its folder."""
-        value = entry[key]
-        if not isinstance(value, str):
-            raise self._wrong(f"{key} has to be text, not {value!r}", *place, key)
-        reason = _why_unsafe(value)
-        if reason:
-            raise self._wrong(f"{key} {value!r} {reason}", *place, key)
-        return str(PurePosixPath(value))
-
-    def _asset(self, source: str, place: tuple[Any, ...]) -> Path:
-        """``source`` is meant from the assets folder; ``assets/x`` is understood, too."""
-        found = self.assets / source
-        below = source.removeprefix("assets/")
-        if below != source and not found.exists():
-            found = self.assets / below
-        # not resolve(): it raises on links that go round in a circle, before Python 3.13
-        real, root = Path(os.path.realpath(found)), Path(os.path.realpath(self.assets))
-        if not real.is_relative_to(root):
-            raise self._wrong(f"source {source!r} is a link out of {self.assets}", *place, "source")
-        if real.exists() and not real.is_file():
-            raise self._wrong(f"source {source!r} is not a file", *place, "source")
-        return found
-
-
-def _why_unsafe(path: str) -> str | None:
-    parts = path.split("/")
-    if not path.strip() or str(PurePosixPath(path)) == "." or path.endswith("/"):
-        return "names no file"
-    if any(ord(character) < 32 or character == "\x7f" for character in path):
-        return "holds a control character"
-    if "\\" in path or re.match(r"[A-Za-z]:", path):
-        return "is a Windows path; write it with '/' and without a drive"
-    if path.startswith("/"):
-        return "is absolute; it has to be relative"
-    if path.startswith("~"):
-        return "begins with '~', which is not expanded"
-    if ".." in parts:
-        return "holds '..', which would leave its folder"
-    return None
-
 
 def _is_number(value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -403,15 +274,3 @@ def _is_number(value: Any) -> bool:
         return math.isfinite(value)
     except OverflowError:  # an int beyond any float
         return False
-
-
-@cache
-def _block_parser() -> MarkdownIt:
-    """CommonMark's blocks alone: what is inside a paragraph matters to nobody here."""
-    from markdown_it import MarkdownIt
-
-    return MarkdownIt("commonmark").disable(["inline", "text_join"])
-
-
-def _opens_section(token: Token) -> bool:
-    return token.type == "heading_open" and token.tag == "h2" and token.level == 0
