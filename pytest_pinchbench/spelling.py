@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def nearest(word: object, known: Iterable[str]) -> str:
+def did_you_mean(word: object, known: Iterable[str]) -> str:
     """``", did you mean 'x'?"``, or nothing when no known name comes near.
 
     Names count as near when they differ in letter case, in dashes for underscores, or in

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from pytest_pinchbench.settings import Settings, resolve
+from pytest_pinchbench.settings import Settings
+from pytest_pinchbench.settings.resolve import resolve
 
 
 def settings_of(

@@ -72,8 +72,8 @@ def test_every_option_of_the_table_is_in_the_help_with_its_default(
     for option in OPTIONS:
         assert f"--pinchbench-{option.name}" in text
         assert f"pinchbench_{option.key}" in text
-    assert "run only the first N of them; 0 means all (default: 0)" in text
-    assert "modal, or that of a plugin (default: docker)" in text
+    assert "run only the first N tasks (0: all) (default: 0)" in text
+    assert "modal, or the kind of a plugin (default: docker)" in text
 
 
 def test_the_options_people_are_promised_are_there() -> None:
@@ -115,13 +115,17 @@ def test_registering_the_options_loads_nothing_heavy() -> None:
     program = (
         "import sys, pytest\n"
         "before = set(sys.modules)\n"
-        "import pytest_pinchbench.option_table\n"
+        "import pytest_pinchbench.options\n"
         "print(*sorted(set(sys.modules) - before))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["pytest_pinchbench", "pytest_pinchbench.options"]
+    assert done.stdout.split() == [
+        "pytest_pinchbench",
+        "pytest_pinchbench.options",
+        "pytest_pinchbench.readers",
+    ]
 
 
 # -- defaults ---------------------------------------------------------------------------------
@@ -144,12 +148,12 @@ def test_defaults(resolve: Resolve, pytester: pytest.Pytester) -> None:
     assert (settings.skip_bootstrap, settings.new_session) == (False, False)
     assert (settings.attempts, settings.retries, settings.timeout_multiplier) == (1, 0, 1.0)
     assert settings.evaluation_timeout is None
-    assert (settings.model_check, settings.judge_check, settings.sanity_stop) == (True, True, True)
+    assert (settings.model_check, settings.judge_check, settings.keep_going) == (True, True, False)
     assert settings.results_dir == pytester.path / "pinchbench-results"
     assert (settings.resume, settings.compare, settings.merge) == (None, (), ())
     assert (settings.regrade, settings.keep_workspace) == (None, True)
     assert (settings.fail_under, settings.pass_mark, settings.compare_fail) == (None, 1.0, None)
-    assert (settings.check_timeout, settings.judge_transcript_limit) == (120.0, 60_000)
+    assert (settings.check_timeout, settings.transcript_limit) == (120.0, 60_000)
     assert (settings.budget_usd, settings.keep_environment, settings.show_recipe) == (
         None,
         False,
@@ -326,7 +330,7 @@ def test_a_standing_limit_on_a_drop_waits_for_a_comparison(
         ("params=[]", "--pinchbench-params: params has to be a mapping"),
         ('params={"limit": -1}', "--pinchbench-params (limit): limit has to be 0 or more, not -1"),
         ("config=none.yaml", "--pinchbench-config: cannot read none.yaml: No such file"),
-        ("results-dir=~nosuchuser/x", "results_dir names the home of a user who is not there"),
+        ("results-dir=~nosuchuser/x", "results_dir names the home of an unknown user"),
         ("recipe=~nosuchuser/x", "recipe ~nosuchuser/x: names the home of a user who is not"),
         ("recipe=dokcer", "no recipe or environment called 'dokcer', did you mean 'docker'?"),
         (
@@ -355,7 +359,7 @@ def test_yes_and_no_have_many_names(resolve: Resolve, word: str, value: bool) ->
 def test_a_bare_switch_means_yes(resolve: Resolve) -> None:
     settings = resolve("--pinchbench-keep-environment", "--pinchbench-keep-going")
     assert settings.keep_environment
-    assert not settings.sanity_stop
+    assert settings.keep_going
 
 
 def test_a_path_after_a_bare_switch_is_not_swallowed_silently(resolve: Resolve) -> None:
@@ -514,13 +518,15 @@ def test_the_models_params_are_not_the_judges(bare: Resolve) -> None:
     assert judge.params == {}
 
 
-def test_a_key_that_goes_to_another_host_is_pointed_out(bare: Resolve) -> None:
-    options = ("--pinchbench-judge-model=j", "--pinchbench-judge-base-url=http://judge/v1")
-    (warning,) = bare(*options, environ=MODEL).warnings
-    assert warning.startswith("the judge at judge is sent the API key of the model under test")
-    assert bare(*options, environ={**MODEL, "JUDGE_MODEL_API_KEY": "k"}).warnings == ()
-    same_host = ("--pinchbench-judge-model=j", "--pinchbench-judge-base-url=http://model/v2")
-    assert bare(*same_host, environ=MODEL).warnings == ()
+def test_the_models_key_goes_to_the_models_own_endpoint_only(bare: Resolve) -> None:
+    def key(url: str) -> str | None:
+        options = ("--pinchbench-judge-model=j", f"--pinchbench-judge-base-url={url}")
+        judge = bare(*options, environ=MODEL).judge
+        assert judge is not None
+        return judge.api_key
+
+    assert key("http://judge/v1") is None
+    assert key(MODEL["MODEL_BASE_URL"]) == MODEL["MODEL_API_KEY"]
 
 
 @pytest.mark.parametrize(
@@ -599,7 +605,7 @@ def test_every_section_of_the_file_is_read(
     assert settings.skill_repo_url == "https://example.com/skill.git"
     assert settings.skill_repo_tag == "v9"
     assert settings.judge == ModelSpec("j", "http://judge", "key", "anthropic", {"top_p": 1})
-    assert (settings.judge_timeout, settings.judge_transcript_limit) == (10, 2000)
+    assert (settings.judge_timeout, settings.transcript_limit) == (10, 2000)
     assert (settings.openclaw_version, settings.openclaw_install) == ("2026.9.6", "install_always")
     assert (settings.openclaw_binary, settings.brave_api_key) == ("/opt/openclaw", "brave")
     assert (settings.context_window, settings.max_tokens) == (1000, 100)

@@ -198,7 +198,7 @@ def _grade(
             judge_timeout=settings.judge_timeout,
             timeout=deadline and max(deadline - time.monotonic(), 0.001),
             check_timeout=settings.check_timeout,
-            transcript_limit=settings.judge_transcript_limit,
+            transcript_limit=settings.transcript_limit,
             previous=notes.grade,
         )
         wait = backoff(notes.asked_again, grade.retry_after)

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 SUITE = Path(__file__).with_name("suite")
-SCRIPT = Path(__file__).with_name("script.yaml")
 
 FAIL_UNDER = "0.7"
 """The scripted model does not pass every task, and a demo that goes well has to exit with 0."""
@@ -46,7 +45,7 @@ def _scripted_model(config: pytest.Config) -> Iterator[None]:
     import secrets
 
     from pytest_pinchbench.demo.model import ScriptedModel
-    from pytest_pinchbench.demo.script import load_script
+    from pytest_pinchbench.demo.script import SCRIPT, load_script
 
     # a container reaches this machine through another interface than the loopback's; a key
     # keeps everyone else out

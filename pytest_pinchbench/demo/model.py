@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from pytest_pinchbench.demo import SCRIPT
 from pytest_pinchbench.demo.script import (
+    SCRIPT,
     Answer,
     Audience,
     Fault,

@@ -28,6 +28,8 @@ from typing import Any, Literal
 
 import yaml
 
+SCRIPT = Path(__file__).with_name("script.yaml")  # the demo's own
+
 Audience = Literal["agent", "judge", "other"]
 """Who is asking: an agent (it offers tools), someone who wants a verdict, or neither
 (a check of the endpoint)."""

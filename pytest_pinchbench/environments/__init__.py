@@ -175,11 +175,11 @@ def find_environment(kind: str) -> Callable[[EnvironmentSetup], Environment]:
     from importlib.metadata import entry_points
 
     from pytest_pinchbench.issues import SettingsError
-    from pytest_pinchbench.spelling import nearest
+    from pytest_pinchbench.spelling import did_you_mean
 
     found = {point.name: point for point in entry_points(group="pytest_pinchbench.environments")}
     if kind not in found:
-        hint = nearest(kind, found) or f"; there are: {', '.join(sorted(found))}"
+        hint = did_you_mean(kind, found) or f"; there are: {', '.join(sorted(found))}"
         raise SettingsError(f"no environment of kind {kind!r}{hint}")
     factory: Callable[[EnvironmentSetup], Environment] = found[kind].load()
     return factory

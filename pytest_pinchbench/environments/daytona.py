@@ -38,16 +38,15 @@ from pytest_pinchbench.environments.cloud import (
 )
 from pytest_pinchbench.environments.inside.supervisor import CHUNK
 from pytest_pinchbench.environments.limits import Slot
-from pytest_pinchbench.environments.recipe_options import (
-    LIMITS,
-    Reader,
-    read_options,
-    text,
-    whole_number,
-    yes_or_no,
-)
+from pytest_pinchbench.environments.recipe_options import LIMITS, read_options
 from pytest_pinchbench.environments.sandbox import Exchange
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure
+from pytest_pinchbench.readers import (
+    Reader,
+    text_or_number,
+    whole_number,
+    yes_no,
+)
 
 CREATE_TIMEOUT = 1200.0
 """Seconds for a sandbox to be there. With an image that is new to Daytona, it pulls it first."""
@@ -60,15 +59,15 @@ START_SLACK = 600.0
 
 _READERS: Mapping[str, Reader] = {
     **LIMITS,
-    "cpus": whole_number,
-    "memory": whole_number,
-    "disk": whole_number,
-    "snapshot": text,
-    "target": text,
-    "os_user": text,
-    "network_block_all": yes_or_no,
-    "network_allow_list": text,
-    "domain_allow_list": text,
+    "cpus": whole_number(1),
+    "memory": whole_number(1),
+    "disk": whole_number(1),
+    "snapshot": text_or_number,
+    "target": text_or_number,
+    "os_user": text_or_number,
+    "network_block_all": yes_no,
+    "network_allow_list": text_or_number,
+    "domain_allow_list": text_or_number,
 }
 
 T = TypeVar("T")
@@ -376,6 +375,6 @@ def _off_main_thread(call: Callable[[], T]) -> T:
 
 @functools.cache
 def _boot() -> str:
-    source = files("pytest_pinchbench.environments").joinpath("detached.py").read_bytes()
+    source = files("pytest_pinchbench.environments.inside").joinpath("detached.py").read_bytes()
     packed = base64.b64encode(zlib.compress(source, 9)).decode()
     return f"import base64,zlib;exec(zlib.decompress(base64.b64decode('{packed}')))"

@@ -31,19 +31,19 @@ from pytest_pinchbench.environments import EnvironmentSetup, SharedFolder
 from pytest_pinchbench.environments.docker_engine import FAULTS, OTHER_WAY, Engine, is_loopback
 from pytest_pinchbench.environments.inside.supervisor import CHUNK
 from pytest_pinchbench.environments.limits import OpenLimits, Slot
-from pytest_pinchbench.environments.recipe_options import (
-    LIMITS,
-    Reader,
-    number,
-    one_of,
-    read_options,
-    text,
-    texts,
-    whole_number,
-    yes_or_no,
-)
+from pytest_pinchbench.environments.recipe_options import LIMITS, read_options
 from pytest_pinchbench.environments.sandbox import Exchange, ExecSandbox, file_name
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure, using_data_dir
+from pytest_pinchbench.readers import (
+    Reader,
+    choice,
+    number,
+    text,
+    text_or_number,
+    texts,
+    whole_number,
+    yes_no,
+)
 
 LABEL = "pytest-pinchbench"
 SHARED = "/opt/pinchbench"
@@ -66,25 +66,25 @@ while time.monotonic()<end:
  except ChildProcessError:pass"""
 
 
-def _size(value: Any) -> str:
+def _size(value: Any, base: Path) -> str:
     if not re.fullmatch(r"\d+(\.\d+)?([kmgt]?b)?|\d+[kmgt]", str(value), re.IGNORECASE):
-        raise ValueError("must be a size like 512m or 4g")
+        raise ValueError(f"has to be a size like 512m or 4g, not {value!r}")
     return str(value)
 
 
-def _hosts(value: Any) -> dict[str, str]:
+def _hosts(value: Any, base: Path) -> dict[str, str]:
     """A mapping, or a list of ``name:address`` as ``docker run --add-host`` has it."""
     pairs = value.items() if isinstance(value, dict) else [v.split(":", 1) for v in texts(value)]
     try:
-        return {text(name): text(address) for name, address in pairs}
+        return {text(name): text_or_number(address) for name, address in pairs}
     except ValueError:
-        raise ValueError("must map names to addresses, or list name:address") from None
+        raise ValueError("has to map names to addresses, or list name:address") from None
 
 
-def _volumes(value: Any) -> tuple[str, ...]:
+def _volumes(value: Any, base: Path) -> tuple[str, ...]:
     volumes = texts(value)
     if not all(re.fullmatch("[^:]+:/[^:]*(:[^:]+)?", volume) for volume in volumes):
-        raise ValueError("must list HOST_PATH_OR_VOLUME:/PATH, or that with :ro")
+        raise ValueError("has to list HOST_PATH_OR_VOLUME:/PATH, or that with :ro")
     return volumes
 
 
@@ -116,19 +116,19 @@ class DockerOptions:
 
 READERS: Mapping[str, Reader] = {
     **LIMITS,
-    "cpus": number,
+    "cpus": number(above=0),
     "memory": _size,
-    "pids_limit": whole_number,
-    "network": text,
+    "pids_limit": whole_number(1),
+    "network": text_or_number,
     "extra_hosts": _hosts,
-    "platform": text,
-    "pull": one_of("missing", "always", "never"),
-    "user": text,
-    "read_only": yes_or_no,
+    "platform": text_or_number,
+    "pull": choice("missing", "always", "never"),
+    "user": text_or_number,
+    "read_only": yes_no,
     "tmpfs": texts,
     "volumes": _volumes,
     "shm_size": _size,
-    "runtime": text,
+    "runtime": text_or_number,
 }
 
 

@@ -22,18 +22,17 @@ from pytest_pinchbench.environments.cloud import (
     patiently,
 )
 from pytest_pinchbench.environments.limits import Slot
-from pytest_pinchbench.environments.recipe_options import (
-    LIMITS,
-    Reader,
-    number,
-    read_options,
-    text,
-    texts,
-    whole_number,
-    yes_or_no,
-)
+from pytest_pinchbench.environments.recipe_options import LIMITS, read_options
 from pytest_pinchbench.environments.sandbox import GRACE, Exchange
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure
+from pytest_pinchbench.readers import (
+    Reader,
+    number,
+    text_or_number,
+    texts,
+    whole_number,
+    yes_no,
+)
 
 APP = PROJECT
 """The Modal App that all sandboxes belong to; made when there is none."""
@@ -44,11 +43,11 @@ _PROCESS_1 = "trap '' TERM INT HUP; while :; do sleep 5; done"
 
 _READERS: Mapping[str, Reader] = {
     **LIMITS,
-    "cpus": number,
-    "memory": whole_number,
-    "cloud": text,
-    "region": text,
-    "block_network": yes_or_no,
+    "cpus": number(above=0),
+    "memory": whole_number(1),
+    "cloud": text_or_number,
+    "region": text_or_number,
+    "block_network": yes_no,
     "outbound_cidr_allowlist": texts,
     "outbound_domain_allowlist": texts,
 }

@@ -47,7 +47,7 @@ exec(s)"""
 
 @functools.cache
 def _source(module: str) -> bytes:
-    return files("pytest_pinchbench.environments").joinpath(module).read_bytes()
+    return files("pytest_pinchbench.environments.inside").joinpath(module).read_bytes()
 
 
 def file_name(name: str) -> str:

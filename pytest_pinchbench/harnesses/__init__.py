@@ -92,11 +92,11 @@ def find_harness(name: str) -> Callable[[Settings], Harness]:
     from importlib.metadata import entry_points
 
     from pytest_pinchbench.issues import SettingsError
-    from pytest_pinchbench.spelling import nearest
+    from pytest_pinchbench.spelling import did_you_mean
 
     found = {point.name: point for point in entry_points(group="pytest_pinchbench.harnesses")}
     if name not in found:
-        hint = nearest(name, found) or f"; there are: {', '.join(sorted(found))}"
+        hint = did_you_mean(name, found) or f"; there are: {', '.join(sorted(found))}"
         raise SettingsError(f"no harness called {name!r}{hint}")
     factory: Callable[[Settings], Harness] = found[name].load()
     return factory

@@ -15,8 +15,8 @@ from pytest_pinchbench.reports import formats
 from pytest_pinchbench.reports.conversation import conversation
 from pytest_pinchbench.reports.page import attempt_html, source
 from pytest_pinchbench.reports.text import headline
+from pytest_pinchbench.results.records import Record
 from pytest_pinchbench.results.run_directory import RunDirectory
-from pytest_pinchbench.session.report_hooks import decided_record
 
 # pytest-html keeps everything in memory and in one attribute of one page
 CONVERSATION = 30_000  # characters an attempt
@@ -26,15 +26,25 @@ _COLUMNS = ("score", "category", "tokens", "cost")
 
 
 class HtmlReportHooks:
-    """``summary`` gives the run's summary once it has ended."""
+    """Fill a pytest-html report.
 
-    def __init__(self, directory: RunDirectory, summary: Callable[[], Mapping[str, Any]]) -> None:
+    ``decided_record`` gives the record of the attempt whose outcome a report decides, or None;
+    ``summary`` the run's summary once the run has ended.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        decided_record: Callable[[pytest.TestReport], Record | None],
+        summary: Callable[[], Mapping[str, Any]],
+    ) -> None:
         self._directory = directory
+        self._decided_record = decided_record
         self._summary = summary
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        record = decided_record(self._directory, report)
+        record = self._decided_record(report)
         if record is not None:
             from pytest_html import extras
 

@@ -32,7 +32,7 @@ _RUN_SHAPE = {
 
 
 GRADING = (
-    *("suite", "judge", "judge_timeout", "judge_transcript_limit"),
+    *("suite", "judge", "judge_timeout", "transcript_limit"),
     *("check_timeout", "evaluation_timeout"),
 )
 """What in an identity a grade depends on; the rest is what the agent's work depends on."""
@@ -60,7 +60,7 @@ def identity(settings: Settings, suite_roots: Sequence[Path]) -> dict[str, Any]:
             for name in (
                 *("context_window", "max_tokens", "openclaw_version", "openclaw_install"),
                 *("openclaw_binary", "skip_bootstrap", "new_session", "timeout_multiplier"),
-                *("judge_timeout", "judge_transcript_limit", "check_timeout"),
+                *("judge_timeout", "transcript_limit", "check_timeout"),
                 "evaluation_timeout",
             )
         },

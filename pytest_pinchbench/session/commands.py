@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from pytest_pinchbench import settings as options
 from pytest_pinchbench.issues import PinchBenchError, SettingsError
 from pytest_pinchbench.settings import Settings
+from pytest_pinchbench.settings.resolve import resolve
 
 
 def answer(config: pytest.Config) -> int | None:
     """Print what was asked for and give the exit code; None when tasks are to be run."""
     start = config.invocation_params.dir
     try:
-        settings = options.resolve(config, os.environ)
+        settings = resolve(config, os.environ)
         if settings.show_recipe:
             from pytest_pinchbench.session.run import Run
             from pytest_pinchbench.settings.recipes import describe_recipe

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from pytest_pinchbench import settings as options
 from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
@@ -21,6 +20,7 @@ from pytest_pinchbench.session import fixtures
 from pytest_pinchbench.session.items import RUN, SuiteDirectory, TaskItem, is_suite_folder
 from pytest_pinchbench.session.progress import Live
 from pytest_pinchbench.session.run import Run
+from pytest_pinchbench.settings.resolve import resolve
 
 _Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
 
@@ -34,7 +34,7 @@ def start(config: pytest.Config) -> None:
         else:
             from pytest_pinchbench.session import report_hooks as report_hooks
 
-            run = Run.start(config, options.resolve(config, os.environ))
+            run = Run.start(config, resolve(config, os.environ))
             # before our own: what is registered later is called earlier
             report_hooks.register(config, run)
     except PinchBenchError as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_pinchbench.issues import SuiteError
+from pytest_pinchbench.suite.workspace_files import CONTROL
 
 if TYPE_CHECKING:
     from pytest_pinchbench.results.records import Record
@@ -155,6 +156,7 @@ def _file_id(parent: pytest.Collector, path: Path) -> str:
     """Short and the same everywhere: ``tasks/...`` in the run's own suite and in one outside
     the rootdir; below the rootdir as pytest has it.
     """
+    path = path.with_name(CONTROL.sub("?", path.name).replace("::", "?"))
     root, skill_dir = path.parent.parent, parent.config.stash[RUN].settings.skill_dir
     own = skill_dir is not None and skill_dir.resolve() == root.resolve()
     if not own and path.is_relative_to(parent.config.rootpath):

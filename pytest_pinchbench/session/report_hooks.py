@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,7 +30,8 @@ def register(config: pytest.Config, run: Run) -> None:
     if run.directory is not None and getattr(config.option, "htmlpath", None):
         from pytest_pinchbench.reports.pytest_html import HtmlReportHooks
 
-        html = HtmlReportHooks(run.directory, hooks.summary)
+        decided = partial(decided_record, run.directory)
+        html = HtmlReportHooks(run.directory, decided, hooks.summary)
         config.pluginmanager.register(html, "pinchbench-pytest-html")
 
 

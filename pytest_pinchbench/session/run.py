@@ -25,11 +25,12 @@ from pytest_pinchbench.issues import (
     SanityFailed,
     SuiteError,
     TaskFileError,
+    printable,
 )
 from pytest_pinchbench.options import only_looks
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
-from pytest_pinchbench.reports.terminal import Outcome, official_score, printable, summary_lines
+from pytest_pinchbench.reports.terminal import Outcome, official_score, summary_lines
 from pytest_pinchbench.results.earlier_runs import (
     GRADING,
     as_before,
@@ -43,7 +44,8 @@ from pytest_pinchbench.results.files import safe_name
 from pytest_pinchbench.results.records import RUN_SCHEMA, Record, cost_of, iso_time, user_properties
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import Summary, read_baselines, wall_seconds_of
-from pytest_pinchbench.suite.load import load_suite, resolve_skill_dir, select, suite_commit
+from pytest_pinchbench.suite.checkout import resolve_skill_dir, suite_commit
+from pytest_pinchbench.suite.load import load_suite, select
 
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, Sandbox
@@ -301,7 +303,7 @@ class Run:
         assert self.directory is not None
         directory, session = self.directory, item.session
         end: Callable[[], Any]  # pytest's own, called where no exception of ours is its context
-        sanity = _sanity_item(session) if work.settings.sanity_stop else None
+        sanity = _sanity_item(session) if not work.settings.keep_going else None
         try:
             directory.once("environment", work.environment.prepare)
             if sanity is not None:
@@ -443,6 +445,7 @@ class Run:
                 for path in self.directory.damaged()
             ]
         tasks = self.suites.tasks()
+        lines += [warning for task in tasks.values() for warning in task.warnings]
         judged = {
             task
             for task, _ in self.selected

@@ -6,25 +6,19 @@ The recipes that come with this project are the YAML files of ``pytest_pinchbenc
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pytest_pinchbench import readers
 from pytest_pinchbench.environments import Recipe
 from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.options import INSTALL_STRATEGIES
+from pytest_pinchbench.readers import Reader
 from pytest_pinchbench.redaction import MASK
+from pytest_pinchbench.settings.secrets import SECRET_NAME
 from pytest_pinchbench.settings.yaml_document import Document, YamlError, parse
-from pytest_pinchbench.spelling import nearest
-
-SECRET_NAME = re.compile(
-    r"(^|[_-]|API)KEY$|(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTHORIZATION)$", re.IGNORECASE
-)
-"""Names (of variables, headers, query fields) whose values are taken for secrets."""
-
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+from pytest_pinchbench.spelling import did_you_mean
 
 
 class Layer(NamedTuple):
@@ -65,7 +59,7 @@ def load_recipe(
             if value is None:
                 continue
             try:
-                read = _READERS[key](value)
+                read = _READERS[key](value, Path())
             except ValueError as error:
                 raise SettingsError(f"{layer.origin(key)}: {key} {error}") from None
             if isinstance(read, dict):  # env and options are put together key by key
@@ -130,7 +124,7 @@ def _find(source: str, base: Path) -> tuple[str, Layer]:
     if source in (kinds := _plugged_in_kinds()):
         return source, Layer({"environment": source}, lambda *place: f"kind {source}")
     known = sorted({*names, *kinds})
-    hint = nearest(source, known) or f"; there are: {', '.join(known)}"
+    hint = did_you_mean(source, known) or f"; there are: {', '.join(known)}"
     raise SettingsError(f"no recipe or environment called {source!r}{hint}")
 
 
@@ -164,69 +158,17 @@ def layer_of(document: Document, name: str, place: tuple[Any, ...] = ()) -> Laye
         raise SettingsError(f"{origin()}: has to be a mapping (key: value)")
     for key in keys:
         if key not in _READERS:
-            hint = nearest(key, _READERS) or f"; there are: {', '.join(_READERS)}"
+            hint = did_you_mean(key, _READERS) or f"; there are: {', '.join(_READERS)}"
             raise SettingsError(f"{origin(key)}: unknown key {key!r}{hint}")
     return Layer(keys, origin)
 
 
-# Each reader returns the value as the Recipe has it; ValueError completes "KEY ...".
-
-
-def _word(value: Any) -> str:
-    if not isinstance(value, str) or not value or re.search(r"\s", value):
-        raise ValueError(f"has to be text without spaces, not {value!r}")
-    return value
-
-
-def _root(value: Any) -> str:
-    if not isinstance(value, str) or not value.startswith("/") or ".." in value.split("/"):
-        raise ValueError(f"has to be an absolute path inside the sandbox, not {value!r}")
-    return value.rstrip("/") or "/"
-
-
-def _install(value: Any) -> str:
-    if value not in INSTALL_STRATEGIES:
-        hint = nearest(value, INSTALL_STRATEGIES)
-        raise ValueError(f"has to be one of {', '.join(INSTALL_STRATEGIES)}, not {value!r}{hint}")
-    return str(value)
-
-
-def _env(value: Any) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise ValueError("has to be a mapping of variables")
-    for name, text in value.items():
-        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
-            raise ValueError(f"has {name!r}, which is no name of a variable")
-        if isinstance(text, bool) or not isinstance(text, (str, int, float)):
-            raise ValueError(f"has a value of {name} that is not text; put it in quotes")
-    return {name: str(text) for name, text in value.items()}
-
-
-def _pass_env(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise ValueError("has to be a list of names of variables")
-    for name in value:
-        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
-            raise ValueError(f"has {name!r}, which is no name of a variable")
-    return tuple(value)
-
-
-def _options(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
-        raise ValueError("has to be a mapping (key: value)")
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"holds a value that JSON does not have: {error}") from None
-    return dict(value)
-
-
-_READERS: Mapping[str, Callable[[Any], Any]] = {
-    "environment": _word,
-    "image": _word,
-    "workspace_root": _root,
-    "openclaw_install": _install,
-    "env": _env,
-    "pass_env": _pass_env,
-    "options": _options,
+_READERS: Mapping[str, Reader] = {
+    "environment": readers.word,
+    "image": readers.word,
+    "workspace_root": readers.sandbox_path,
+    "openclaw_install": readers.choice(*INSTALL_STRATEGIES),
+    "env": readers.variables,
+    "pass_env": readers.variable_names,
+    "options": readers.mapping,
 }

@@ -8,14 +8,7 @@ import re
 import symtable
 import warnings
 
-
-class ChecksError(ValueError):
-    """``line`` counts from 1 in the checks' source."""
-
-    def __init__(self, line: int, reason: str) -> None:
-        super().__init__(reason)
-        self.line = line
-        self.reason = reason
+from pytest_pinchbench.settings.yaml_document import LineError
 
 
 def inspect_checks(source: str) -> tuple[str, ...]:
@@ -23,7 +16,7 @@ def inspect_checks(source: str) -> tuple[str, ...]:
 
     These are the leading imports of the source and of ``grade`` itself: what stands in a
     ``try``, or follows other statements, may be meant to fail, or to find the agent's files.
-    Raises :class:`ChecksError` for checks that do not compile or define no ``grade``.
+    Raises ``LineError`` for checks that do not compile or define no ``grade``.
     """
     try:
         with warnings.catch_warnings():
@@ -33,13 +26,13 @@ def inspect_checks(source: str) -> tuple[str, ...]:
             names = symtable.symtable(source, "<automated checks>", "exec")
     except SyntaxError as error:
         python = f"Python {platform.python_version()}"
-        raise ChecksError(
+        raise LineError(
             error.lineno or 1, f"the automated checks do not compile: {error.msg} ({python})"
         ) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise ChecksError(1, f"the automated checks do not compile: {error}") from None
+        raise LineError(1, f"the automated checks do not compile: {error}") from None
     if not _defines_grade(names, source):
-        raise ChecksError(1, "the automated checks define no function called grade")
+        raise LineError(1, "the automated checks define no function called grade")
     grades = [
         node
         for node in tree.body

@@ -12,6 +12,8 @@ from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING
 
+from pytest_pinchbench.settings.yaml_document import LineError
+
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
@@ -25,15 +27,6 @@ SECTIONS = (
 )
 _PYTHON = ("python", "python3", "py")
 _ALMOST = 0.85  # of 1.0, as difflib compares titles; "Additional Notes" is far from all of them
-
-
-class MarkdownError(ValueError):
-    """``line`` counts from 1 in the file."""
-
-    def __init__(self, line: int, reason: str) -> None:
-        super().__init__(f"line {line}: {reason}")
-        self.line = line
-        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -52,7 +45,7 @@ def split_sections(body: str, first_line: int) -> dict[str, Section]:
     """Return the level-2 sections by title.
 
     A line that starts with ``##`` opens a section; text with dashes under it does not. Raises
-    :class:`MarkdownError` for a known section that occurs twice, a title that nearly is a
+    ``LineError`` for a known section that occurs twice, a title that nearly is a
     known one, and a fence without an end.
     """
     tokens = _block_parser().parse(body)
@@ -71,12 +64,12 @@ def split_sections(body: str, first_line: int) -> dict[str, Section]:
         if title not in SECTIONS and (
             near := get_close_matches(written.lower(), known, n=1, cutoff=_ALMOST)
         ):
-            raise MarkdownError(
+            raise LineError(
                 line, f"unknown section {written[:100]!r}, did you mean {known[near[0]]!r}?"
             )
         if title in sections:
             if title in SECTIONS:
-                raise MarkdownError(line, f"the section {title} is there twice")
+                raise LineError(line, f"the section {title} is there twice")
             continue
         block = next((token for token in tokens[start:end] if _is_python(token)), None)
         sections[title] = Section(
@@ -96,7 +89,7 @@ def _check_fences(tokens: list[Token], lines: list[str], first_line: int) -> Non
         last = lines[end - 1].strip().lstrip("> \t") if end - 1 > start else ""
         marker = re.escape(token.markup[0])
         if not re.fullmatch(f"{marker}{{{len(token.markup)},}}", last):
-            raise MarkdownError(
+            raise LineError(
                 first_line + start, f"the fence {token.markup} is never closed: end it with one"
             )
 

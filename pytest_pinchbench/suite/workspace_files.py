@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from pytest_pinchbench.settings.yaml_document import shown
-from pytest_pinchbench.spelling import nearest
+from pytest_pinchbench.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from pytest_pinchbench.settings.yaml_document import Document
@@ -71,7 +71,9 @@ class WorkspaceFiles:
             raise self._wrong("an entry has to be {path, content} or {source, dest}", *place)
         for key in entry:
             if key not in known:
-                raise self._wrong(f"unknown key {shown(key)}{nearest(key, known)}", *place, key)
+                raise self._wrong(
+                    f"unknown key {shown(key)}{did_you_mean(key, known)}", *place, key
+                )
         keys = frozenset(entry)
         if keys == {"path", "content"}:
             if not isinstance(entry["content"], str):
@@ -79,8 +81,8 @@ class WorkspaceFiles:
                 raise self._wrong(reason, *place, "content")
             return WorkspaceFile(self._inside(entry, "path", place), content=entry["content"])
         if keys == {"source", "dest"}:
-            source = self._asset(self._inside(entry, "source", place), place)
-            return WorkspaceFile(self._inside(entry, "dest", place), source=source)
+            dest, source = (self._inside(entry, key, place) for key in ("dest", "source"))
+            return WorkspaceFile(dest, source=self._asset(source, place))
         raise self._wrong(
             f"an entry has to be {{path, content}} or {{source, dest}}, not {sorted(keys)}", *place
         )

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_pinchbench.demo import SCRIPT, SUITE
-from pytest_pinchbench.demo.script import load_script
+from pytest_pinchbench.demo import SUITE
+from pytest_pinchbench.demo.script import SCRIPT, load_script
 from pytest_pinchbench.suite.task_file import Task, load_task
 
 TASKS = {path.stem: load_task(path) for path in sorted((SUITE / "tasks").glob("task_*.md"))}

@@ -423,14 +423,14 @@ def test_a_data_directory_that_cannot_be_used_is_no_trouble_of_the_daemon(
     ("options", "message"),
     [
         ({"memmory": "4g"}, "no option 'memmory', did you mean 'memory'?"),
-        ({"memory": "lots"}, "options.memory must be a size like 512m or 4g, not 'lots'"),
-        ({"cpus": "two"}, "options.cpus must be a number above 0, not 'two'"),
-        ({"cpus": True}, "options.cpus must be a number"),
+        ({"memory": "lots"}, "options.memory has to be a size like 512m or 4g, not 'lots'"),
+        ({"cpus": "two"}, "options.cpus has to be a number, not 'two'"),
+        ({"cpus": True}, "options.cpus has to be a number"),
         ({"pull": "allways"}, "missing, always, never, did you mean 'always'?"),
-        ({"read_only": "yes"}, "options.read_only must be true or false"),
-        ({"volumes": ["/data"]}, "options.volumes must list HOST_PATH_OR_VOLUME:/PATH"),
-        ({"extra_hosts": ["no-address"]}, "options.extra_hosts must map names to addresses"),
-        ({"max_open": 0}, "options.max_open must be a whole number above 0"),
+        ({"read_only": "maybe"}, "options.read_only has to be yes or no"),
+        ({"volumes": ["/data"]}, "options.volumes has to list HOST_PATH_OR_VOLUME:/PATH"),
+        ({"extra_hosts": ["no-address"]}, "options.extra_hosts has to map names to addresses"),
+        ({"max_open": 0}, "options.max_open has to be 1 or more"),
     ],
 )
 def test_options_are_checked_before_anything_runs(

@@ -11,7 +11,8 @@ from stand_in import StandIn
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, Sandbox
 from pytest_pinchbench.environments.local import LocalEnvironment
 from pytest_pinchbench.harnesses.openclaw import OpenClawHarness
-from pytest_pinchbench.settings import Settings, resolve
+from pytest_pinchbench.settings import Settings
+from pytest_pinchbench.settings.resolve import resolve
 from pytest_pinchbench.suite.task_file import Task
 
 

@@ -1,0 +1,279 @@
+"""Where values come from: command line, environment, ini file and YAML file."""
+
+from __future__ import annotations
+
+import warnings as python_warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_pinchbench import readers
+from pytest_pinchbench.issues import SettingsError
+from pytest_pinchbench.options import BENCHMARK, OPTIONS
+from pytest_pinchbench.spelling import did_you_mean
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_pinchbench.settings.recipes import Layer
+    from pytest_pinchbench.settings.yaml_document import Document
+
+
+class Given(NamedTuple):
+    """A value as its source has it."""
+
+    raw: Any
+    origin: str
+    base: Path
+    """What a relative path is meant from."""
+
+
+Level = dict[str, Given]
+"""All that one source gives, by the option's name."""
+
+
+def merge(levels: Iterable[Level]) -> Level:
+    """What counts, given the levels from the strongest to the weakest."""
+    merged: Level = {}
+    for level in levels:
+        merged = {**level, **merged}
+    return merged
+
+
+def from_command_line(config: pytest.Config) -> Level:
+    base = config.invocation_params.dir
+    level: Level = {}
+    for option in OPTIONS:
+        raw = config.getoption(f"pinchbench_{option.key}")
+        if raw is not None:
+            level[option.name] = Given(raw, f"--pinchbench-{option.name}", base)
+    return level
+
+
+def from_environment(config: pytest.Config, environ: Mapping[str, str]) -> Level:
+    level: Level = {}
+    for option in OPTIONS:
+        for name in option.env:
+            if environ.get(name, "").strip():
+                origin = f"environment variable {name}"
+                level[option.name] = Given(environ[name], origin, config.invocation_params.dir)
+                break
+    return level
+
+
+def from_ini(config: pytest.Config) -> Level:
+    base = config.inipath.parent if config.inipath else config.invocation_params.dir
+    file = config.inipath.name if config.inipath else "ini"
+    _refuse_unknown_ini(config, file)
+    level: Level = {}
+    for option in OPTIONS:
+        raw = config.getini(f"pinchbench_{option.key}")
+        if raw not in (None, ""):
+            level[option.name] = Given(raw, f"{file} (pinchbench_{option.key})", base)
+    return level
+
+
+def _refuse_unknown_ini(config: pytest.Config, file: str) -> None:
+    """pytest itself only warns, at the end of a run that was another one than was meant."""
+    with python_warnings.catch_warnings():
+        python_warnings.simplefilter(
+            "ignore"
+        )  # newer pytests want no one to look, and have no other way
+        names = [name for name in getattr(config, "inicfg", ()) if name.startswith("pinchbench_")]
+    known = [f"pinchbench_{option.key}" for option in OPTIONS]
+    for name in names:
+        if name not in known:
+            raise SettingsError(f"{file}: there is no setting {name!r}{did_you_mean(name, known)}")
+
+
+def with_params(level: Level, warnings: list[str]) -> Level:
+    """The level with the fields of its ``params``, over which its own options count."""
+    if "params" not in level:
+        return level
+    raw, origin, base = level["params"]
+    try:
+        fields = readers.mapping(raw, base)
+    except ValueError as error:
+        raise SettingsError(f"{origin}: params {error}") from None
+
+    def origin_of(place: str) -> str:
+        return f"{origin} ({place.removeprefix(f'{BENCHMARK}.')})"
+
+    return {**_take(fields, BENCHMARK, origin_of, base, warnings), **level}
+
+
+class ConfigFile(NamedTuple):
+    """The YAML file of ``--pinchbench-config``."""
+
+    name: str
+    level: Level
+    models: Mapping[str, Level]
+    """The entries of ``models``, by name."""
+    environment: Callable[[str], Layer | None]
+    """The section of ``environments`` for a kind."""
+
+    @classmethod
+    def read(cls, given: Given | None, warnings: list[str]) -> ConfigFile:
+        """Raises ``SettingsError``. No file is as good as an empty one."""
+        if given is None:
+            return cls("", {}, {}, lambda kind: None)
+        from pytest_pinchbench.settings.recipes import layer_of, recipe_names
+        from pytest_pinchbench.settings.yaml_document import YamlError, parse
+
+        try:
+            path = readers.path(given.raw, given.base)
+            document = parse(path.read_text("utf-8"))
+        except OSError as error:
+            reason = error.strerror or error
+            raise SettingsError(f"{given.origin}: cannot read {given.raw}: {reason}") from None
+        except UnicodeDecodeError:
+            raise SettingsError(f"{given.origin}: {given.raw} is not UTF-8 text") from None
+        except YamlError as error:
+            raise SettingsError(f"{given.raw}:{error.line}: {error.reason}") from None
+        except ValueError as error:
+            raise SettingsError(f"{given.origin}: config {error}") from None
+        tree = dict(_mapping(document.value, str(given.raw)))
+
+        def origin_of(place: str) -> str:
+            return f"{path.name}:{document.line(*place.split('.'))} ({place})"
+
+        models = dict(_models(tree.pop("models", None), path, document, warnings))
+        kinds = _mapping(tree.pop("environments", None), origin_of("environments"))
+        for kind in kinds:
+            if kind not in recipe_names() and (hint := did_you_mean(kind, recipe_names())):
+                raise SettingsError(f"{origin_of(f'environments.{kind}')}: unknown kind{hint}")
+
+        def environment(kind: str) -> Layer | None:
+            if kinds.get(kind) is None:
+                return None
+            return layer_of(document, path.name, ("environments", kind))
+
+        level = _take(tree, "", origin_of, path.parent, warnings)
+        return cls(path.name, level, models, environment)
+
+    def model(self, wanted: Given | None) -> Level:
+        """The entry of ``models`` for the model under test: the one it names, or the only one."""
+        if wanted is None and len(self.models) == 1:
+            return dict(next(iter(self.models.values())))
+        if wanted is None:
+            return {}
+        for name, entry in self.models.items():
+            if wanted.raw in (name, entry["model"].raw):
+                return dict(entry)
+        return {}
+
+    def models_hint(self) -> str:
+        return f"; {self.name} has: {', '.join(self.models)}" if self.models else ""
+
+
+# What users of the reference have in their files, and what to tell them.
+_WITHOUT_EFFECT = ("skill_dir", "skill_package_url", "skill_package_sha256", "sync_skill_dir")
+_WITHOUT_EFFECT_WARNING = (
+    f"{', '.join(_WITHOUT_EFFECT)} have no effect as parameters; what does have one:"
+    " --pinchbench-skill-dir, the environment variable PINCHBENCH_SKILL_DIR,"
+    " and skill_repo_url with skill_repo_tag"
+)
+_INSTEAD = {
+    "verifier_timeout_multiplier": "is not a setting; set judge_timeout_seconds"
+    " (--pinchbench-judge-timeout), the seconds for one request to the judge, instead",
+    **dict.fromkeys(
+        ("concurrency", "task_concurrency", "max_concurrency"),
+        "is not a setting; pytest-xdist runs tasks side by side: pytest -n 4",
+    ),
+}
+
+
+_PLACES = {place: option.name for option in OPTIONS for place in option.yaml}
+
+
+def _take(
+    tree: Mapping[Any, Any],
+    prefix: str,
+    origin_of: Callable[[str], str],
+    base: Path,
+    warnings: list[str],
+) -> Level:
+    """What the tree below the place ``prefix`` gives. Raises ``SettingsError``.
+
+    A key without a value (null, or an empty text as in a form to fill in) gives nothing.
+    """
+    level: Level = {}
+    for key, raw in tree.items():
+        place = f"{prefix}.{key}" if prefix else str(key)
+        found: Level = {}
+        if place in _PLACES:
+            if raw not in (None, ""):
+                found = {_PLACES[place]: Given(raw, origin_of(place), base)}
+        elif _below(place):
+            if place == f"{BENCHMARK}.judge_model" and isinstance(raw, str):
+                raw = {"id": raw}  # the id alone
+            found = _take(_mapping(raw, origin_of(place)), place, origin_of, base, warnings)
+        else:
+            _meet_unknown(place, origin_of, warnings)
+        for name in found.keys() & level.keys():
+            raise SettingsError(
+                f"{found[name].origin}: that is given by {level[name].origin} already"
+            )
+        level |= found
+    return level
+
+
+def _below(place: str) -> set[str]:
+    """The keys that are known below a place."""
+    prefix = f"{place}." if place else ""
+    keys = {
+        known.removeprefix(prefix).partition(".")[0]
+        for known in _PLACES
+        if known.startswith(prefix)
+    }
+    return keys | {"environments"} if not place else keys
+
+
+def _meet_unknown(place: str, origin_of: Callable[[str], str], warnings: list[str]) -> None:
+    prefix, _, key = place.rpartition(".")
+    if prefix == BENCHMARK and key in _WITHOUT_EFFECT:
+        warnings.append(_WITHOUT_EFFECT_WARNING)
+        return
+    if key in _INSTEAD:
+        raise SettingsError(f"{origin_of(place)}: {key} {_INSTEAD[key]}")
+    known = sorted(_below(prefix))
+    hint = did_you_mean(key, known)
+    # other benchmarks and agents in a shared file are none of our business
+    if hint or prefix not in ("benchmarks", "harnesses"):
+        hint = hint or f"; there are: {', '.join(known)}"
+        raise SettingsError(f"{origin_of(place)}: unknown key {key!r}{hint}")
+
+
+def _mapping(value: Any, origin: str) -> Mapping[Any, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise SettingsError(f"{origin}: has to be a mapping (key: value)")
+    return value
+
+
+def _models(
+    section: Any, path: Path, document: Document, warnings: list[str]
+) -> Iterator[tuple[str, Level]]:
+    """The entries of ``models``: a mapping by name, or a list with an ``id`` in each."""
+    if isinstance(section, list):
+        entries: Iterable[tuple[Any, Any]] = enumerate(section)
+    else:
+        entries = _mapping(section, f"{path.name} (models)").items()
+    for step, entry in entries:
+
+        def origin_of(place: str, step: Any = step) -> str:
+            below = place.split(".")[2:]
+            line = document.line("models", step, *below)
+            return f"{path.name}:{line} ({'.'.join(['models', str(step), *below])})"
+
+        fields = dict(_mapping(entry, origin_of("models.*")))
+        name = fields.pop("name", None)
+        model_id = fields.pop("id", None) or name or step
+        if isinstance(section, dict):
+            name = step
+        if not isinstance(model_id, str):
+            raise SettingsError(f"{origin_of('models.*')}: the model has no id, or it is no text")
+        level = _take(fields, "models.*", origin_of, path.parent, warnings)
+        level["model"] = Given(model_id, origin_of("models.*.id"), path.parent)
+        yield str(name or model_id), level
