@@ -45,7 +45,7 @@ class Option(NamedTuple):
     """Places in the YAML file."""
     field: str | None = None
     """Where the settings hold the value: ``judge.base_url``. None: in the field called as
-    ``key``. Empty: nowhere as such."""
+    ``key``. Empty: nowhere as such, but in the fields of other options."""
     secret: bool = False
     several: bool = False
     """May be given more than once."""
@@ -151,7 +151,7 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
     ),
     "sandbox": (
         Option("env", "agent", readers.text,
-               "kind of sandbox: local, docker, daytona, modal, or the kind of a plugin", "docker",
+               "kind of sandbox: docker, bubblewrap, local, daytona, modal, a plugin's", "docker",
                "KIND", yaml=(_E + "environment",), field="recipe.environment"),
         Option("recipe", "agent", readers.text,
                "recipe of the sandbox: a name or a YAML file (default: the recipe named after the"
@@ -204,7 +204,7 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
         Option("evaluation-timeout-multiplier", "grading", _POSITIVE,
                "factor for --pinchbench-evaluation-timeout", 1.0, "FACTOR",
                yaml=(_E + "evaluation_timeout_multiplier", _B + "evaluation_timeout_multiplier"),
-               field="evaluation_timeout"),
+               field=""),
         Option("check-timeout", "grading", _POSITIVE, "seconds for a task's automated checks", 120,
                "SECONDS", yaml=(_E + "check_timeout_seconds", _B + "check_timeout_seconds")),
         Option("model-check", "", readers.yes_no,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from outcomes import assert_no_traceback
+from support.outcomes import assert_no_traceback
 
 RUN = ("--pinchbench", "--model", "x", "--collect-only", "-q")
 

@@ -7,15 +7,25 @@ the entry point names is called with an :class:`EnvironmentSetup` and returns an
 
 from __future__ import annotations
 
+import ipaddress
+import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from pytest_pinchbench.kinds import load_kind
+
+OUTPUT_LIMIT = 20_000_000
+"""Bytes that are kept of an output stream of a command."""
+DOWNLOAD_LIMIT = 2_000_000_000
+"""Bytes that are taken out of a sandbox at once; a sparse file counts its size."""
+
 
 @dataclass(frozen=True)
 class ExecResult:
-    """What one command did: its streams apart and complete, in bytes.
+    """What one command did: its streams apart, in bytes; of a long one the end, and a note.
 
     ``exit_code`` is that of the command, ``-N`` when signal N ended it (as ``subprocess``
     has it). With ``timed_out`` the clock ended it, and every process it had started.
@@ -49,13 +59,23 @@ class Sandbox(Protocol):
         env: Mapping[str, str] | None = None,
         stdin: bytes = b"",
         timeout: float | None = None,
+        output_limit: int = OUTPUT_LIMIT,
     ) -> ExecResult:
         """Run a command; ``env`` is added to the sandbox's own variables.
+
+        Of each output stream the last ``output_limit`` bytes are kept.
 
         At ``timeout`` seconds the command and every process it started, however detached,
         are killed, and the result says ``timed_out``. A command that is not there is exit
         code 127, one that may not be run 126, with the reason on stderr. Processes that the
         command leaves behind when it ends by itself go on until :meth:`stop_processes`.
+        """
+
+    def open_stream(self, argv: Sequence[str], *, as_root: bool = False) -> socket.socket:
+        """Start a program whose standard input and output are the other end of a socket.
+
+        The end of either ends the other. ``as_root``: out of the agent's reach where the
+        kind can have it so. Only where :attr:`Environment.has_streams`.
         """
 
     def stop_processes(self) -> None:
@@ -73,10 +93,19 @@ class Sandbox(Protocol):
     def upload(self, local: Path, remote: str) -> None:
         """Copy a file or a folder in, to exactly ``remote``."""
 
-    def download(self, remote: str, local: Path) -> None:
+    def download(
+        self,
+        remote: str,
+        local: Path,
+        *,
+        only: Sequence[str] = (),
+        limit: int = DOWNLOAD_LIMIT,
+    ) -> None:
         """Copy a file or a folder out, to exactly ``local``; links stay links, never followed.
 
-        ``FileNotFoundError`` when there is nothing at ``remote``.
+        ``only`` names what is wanted below the folder ``remote``, as far as it is there.
+        ``FileNotFoundError`` when there is nothing at ``remote``, ``OutputTooLarge`` when more
+        than ``limit`` bytes are received.
         """
 
     def close(self) -> None:
@@ -88,6 +117,7 @@ class Environment(Protocol):
 
     kind: str
     on_this_machine: bool  #: a path of this machine is the same file inside
+    has_streams: bool  #: its sandboxes have :meth:`Sandbox.open_stream`
 
     def prepare(self) -> None:
         """Once a run, before the first task, in one process: is everything there?
@@ -166,20 +196,24 @@ class Recipe:
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Where each value comes from, for people: ``image``, ``options.memory``, ..."""
 
+    def variables(self, *names: str) -> dict[str, str]:
+        """Return the variables of every sandbox; those of ``names`` are passed on as well."""
+        passed_on = {n: os.environ[n] for n in (*names, *self.pass_env) if n in os.environ}
+        return {**passed_on, **self.env}
+
 
 def find_environment(kind: str) -> Callable[[EnvironmentSetup], Environment]:
-    """The factory of a kind, by entry point.
-
-    Raises ``SettingsError`` naming the kinds there are.
-    """
-    from importlib.metadata import entry_points
-
-    from pytest_pinchbench.issues import SettingsError
-    from pytest_pinchbench.spelling import did_you_mean
-
-    found = {point.name: point for point in entry_points(group="pytest_pinchbench.environments")}
-    if kind not in found:
-        hint = did_you_mean(kind, found) or f"; there are: {', '.join(sorted(found))}"
-        raise SettingsError(f"no environment of kind {kind!r}{hint}")
-    factory: Callable[[EnvironmentSetup], Environment] = found[kind].load()
+    """Return the factory of a kind. Raises ``SettingsError`` for an unknown kind."""
+    factory: Callable[[EnvironmentSetup], Environment] = load_kind("environments", kind)
     return factory
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a URL's host means the machine that opens the URL."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified

@@ -7,18 +7,10 @@ own affair.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import io
 import os
 import re
 import secrets
-import select
-import socket
-import ssl
-import struct
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,34 +19,37 @@ from urllib.parse import urlsplit
 from docker import errors
 from docker.types import Mount
 
-from pytest_pinchbench.environments import EnvironmentSetup, SharedFolder
-from pytest_pinchbench.environments.docker_engine import FAULTS, OTHER_WAY, Engine, is_loopback
-from pytest_pinchbench.environments.inside.supervisor import CHUNK
-from pytest_pinchbench.environments.limits import OpenLimits, Slot
-from pytest_pinchbench.environments.recipe_options import LIMITS, read_options
-from pytest_pinchbench.environments.sandbox import Exchange, ExecSandbox, file_name
-from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure, using_data_dir
-from pytest_pinchbench.readers import (
-    Reader,
-    choice,
-    number,
-    text,
-    text_or_number,
-    texts,
-    whole_number,
-    yes_no,
+from pytest_pinchbench.environments import EnvironmentSetup, SharedFolder, is_loopback
+from pytest_pinchbench.environments.docker_engine import (
+    FAULTS,
+    OTHER_WAY,
+    Engine,
+    answers,
+    interface_address,
 )
+from pytest_pinchbench.environments.docker_options import READERS, DockerOptions
+from pytest_pinchbench.environments.docker_sandbox import DockerSandbox
+from pytest_pinchbench.environments.limits import OpenLimits, Slot
+from pytest_pinchbench.environments.process_identity import is_dead, process_identity
+from pytest_pinchbench.environments.recipe_options import read_options
+from pytest_pinchbench.environments.sandbox import file_name
+from pytest_pinchbench.issues import EnvironmentUnavailable, using_data_dir
 
 LABEL = "pytest-pinchbench"
 SHARED = "/opt/pinchbench"
 KEPT_LIFETIME = 30 * 24 * 3600.0
 """Seconds for which a kept container runs."""
 
-# Process 1: buries orphans, and ends with the lifetime, so that a killed run leaves nothing.
-# Only from outside can it be told to stop (such a sender has no id in here): an agent that
-# runs `pkill python3` does not take its own container down.
+# Process 1 reaps orphans, and ends with the lifetime, so that a killed run leaves nothing.
+# Only a signal from outside stops it (such a sender has no id in here): an agent that runs
+# `pkill python3` does not take its own container down. It is not dumpable: /proc/1/mem is closed
+# to an agent of the same user.
 _PROCESS_1 = """\
 import os,signal,sys,time
+try:
+ import ctypes
+ ctypes.CDLL(None).prctl(4,0,0,0,0)
+except Exception:pass
 end=time.monotonic()+float(sys.argv[1])
 signals={signal.SIGCHLD,signal.SIGTERM}
 signal.pthread_sigmask(signal.SIG_BLOCK,signals)
@@ -66,75 +61,10 @@ while time.monotonic()<end:
  except ChildProcessError:pass"""
 
 
-def _size(value: Any, base: Path) -> str:
-    if not re.fullmatch(r"\d+(\.\d+)?([kmgt]?b)?|\d+[kmgt]", str(value), re.IGNORECASE):
-        raise ValueError(f"has to be a size like 512m or 4g, not {value!r}")
-    return str(value)
-
-
-def _hosts(value: Any, base: Path) -> dict[str, str]:
-    """A mapping, or a list of ``name:address`` as ``docker run --add-host`` has it."""
-    pairs = value.items() if isinstance(value, dict) else [v.split(":", 1) for v in texts(value)]
-    try:
-        return {text(name): text_or_number(address) for name, address in pairs}
-    except ValueError:
-        raise ValueError("has to map names to addresses, or list name:address") from None
-
-
-def _volumes(value: Any, base: Path) -> tuple[str, ...]:
-    volumes = texts(value)
-    if not all(re.fullmatch("[^:]+:/[^:]*(:[^:]+)?", volume) for volume in volumes):
-        raise ValueError("has to list HOST_PATH_OR_VOLUME:/PATH, or that with :ro")
-    return volumes
-
-
-@dataclass(frozen=True)
-class DockerOptions:
-    """The ``options`` of a docker recipe; each means what ``docker run`` means by it."""
-
-    cpus: float | None = None
-    memory: str | None = None
-    pids_limit: int | None = None
-    network: str = "bridge"
-    """``bridge``, ``host``, ``none``, a network's name, or ``container:NAME``."""
-    extra_hosts: Mapping[str, str] = field(default_factory=dict)
-    platform: str | None = None
-    pull: str = "missing"
-    user: str | None = None
-    """None: the image's own."""
-    read_only: bool = False
-    """The workspace root, the private root and ``/tmp`` stay writable, in memory."""
-    tmpfs: tuple[str, ...] = ()
-    """``PATH`` or ``PATH:OPTIONS``."""
-    volumes: tuple[str, ...] = ()
-    """``HOST_PATH_OR_VOLUME:PATH[:ro]``."""
-    shm_size: str | None = None
-    runtime: str | None = None
-    max_open: int | None = None
-    opens_per_second: float | None = None
-
-
-READERS: Mapping[str, Reader] = {
-    **LIMITS,
-    "cpus": number(above=0),
-    "memory": _size,
-    "pids_limit": whole_number(1),
-    "network": text_or_number,
-    "extra_hosts": _hosts,
-    "platform": text_or_number,
-    "pull": choice("missing", "always", "never"),
-    "user": text_or_number,
-    "read_only": yes_no,
-    "tmpfs": texts,
-    "volumes": _volumes,
-    "shm_size": _size,
-    "runtime": text_or_number,
-}
-
-
 class DockerEnvironment:
     kind = "docker"
     on_this_machine = False
+    has_streams = True
 
     def __init__(self, setup: EnvironmentSetup) -> None:
         self._setup = setup
@@ -208,7 +138,7 @@ class DockerEnvironment:
             )
         port = parts.port or (443 if parts.scheme == "https" else 80)
         bridge = self._bridge_address()
-        if bridge and not _answers(bridge, port) and _answers(host, port):
+        if bridge and not answers(bridge, port) and answers(host, port):
             raise EnvironmentUnavailable(
                 f"the server at {url} listens on {host} only, where no container reaches it: "
                 f"start it with --host 0.0.0.0 (or {bridge}, this machine's address for "
@@ -231,7 +161,7 @@ class DockerEnvironment:
         root have ways of their own.
         """
         names = ("podman0", "cni-podman0") if self._engine.is_podman else ("docker0",)
-        return next(filter(None, map(_interface_address, names)), None)
+        return next(filter(None, map(interface_address, names)), None)
 
     @cached_property
     def _image(self) -> str:
@@ -259,10 +189,10 @@ class DockerEnvironment:
                     name=sandbox.name,
                     entrypoint=["python3", "-I", "-S", "-c", _PROCESS_1, str(seconds)],
                     command=[],
-                    environment=self._environ(),
+                    environment=self._recipe.variables(),
                     labels={
                         **{f"{LABEL}.{name}": value for name, value in labels.items()},
-                        f"{LABEL}.owner": _owner(os.getpid()),
+                        f"{LABEL}.owner": process_identity(os.getpid()),
                         f"{LABEL}.kept": str(self._setup.keep).lower(),
                     },
                     user=self._options.user,
@@ -280,13 +210,9 @@ class DockerEnvironment:
                     sandbox.remove()
                     self._start(sandbox, image, labels, lifetime)
                     return
-                self._raise_if_hopeless(error)
+                self._raise_if_permanent(error)
                 raise
         sandbox.set_up()
-
-    def _environ(self) -> dict[str, str]:
-        names = self._recipe.pass_env
-        return {**{n: os.environ[n] for n in names if n in os.environ}, **self._recipe.env}
 
     def _host_config(self, sandbox: DockerSandbox) -> dict[str, Any]:
         options = self._options
@@ -316,10 +242,12 @@ class DockerEnvironment:
                 mounts=shared,
                 shm_size=options.shm_size,
                 runtime=options.runtime,
+                cap_drop=list(options.cap_drop) or None,
+                security_opt=list(options.security_opt) or None,
             )
         )
 
-    def _raise_if_hopeless(self, error: errors.APIError) -> None:
+    def _raise_if_permanent(self, error: errors.APIError) -> None:
         """What is wrong with the image or the recipe is wrong for every attempt."""
         reason = self._engine.explain(error)
         if "python3" in reason and re.search("no such file|not found", reason):
@@ -356,223 +284,6 @@ class DockerEnvironment:
                 all=True, filters={"label": [f"{LABEL}.owner", f"{LABEL}.kept=false"]}
             )
         for container in containers:
-            if _is_dead(container["Labels"][f"{LABEL}.owner"]):
+            if is_dead(container["Labels"][f"{LABEL}.owner"]):
                 with contextlib.suppress(*FAULTS):  # another run may be faster
                     self._engine.api.remove_container(container["Id"], force=True, v=True)
-
-
-class DockerSandbox(ExecSandbox):
-    def __init__(
-        self,
-        name: str,
-        engine: Engine,
-        workspace_root: str,
-        kept: bool,
-        on_close: Callable[[DockerSandbox], None],
-    ) -> None:
-        super().__init__(name)
-        self.workspace_root = workspace_root
-        self.private_root = f"/var/tmp/pinchbench-{secrets.token_hex(8)}"
-        self.python = "python3"
-        self._engine = engine
-        self._kept = kept
-        self._on_close = on_close
-
-    def set_up(self) -> None:
-        """Make the folders, and learn where the container's Python is."""
-        python = io.BytesIO()
-        folders = [self.workspace_root, self.private_root]
-        self._transfer("make its folders", "set_up", folders, stdout=python, as_root=True)
-        self.python = os.fsdecode(python.getvalue())
-
-    def stop_processes(self) -> None:
-        # everything in the container is ours
-        self._stop("everything", as_root=True)
-
-    def remove(self) -> str:
-        """Remove the container. Returns why that failed, or nothing."""
-        try:
-            self._engine.api.remove_container(self.name, force=True, v=True)
-        except errors.APIError as error:
-            if error.status_code not in (404, 409):  # gone, or going
-                return self._engine.explain(error)
-        except (*FAULTS, EnvironmentUnavailable) as error:
-            return self._engine.explain(error)
-        return ""
-
-    def close(self) -> None:
-        if self._closed:
-            return
-        if self._kept:
-            with contextlib.suppress(SandboxFailure):
-                self.stop_processes()
-        self._closed = True
-        self._on_close(self)
-
-    def _talk(self, exchange: Exchange, as_root: bool) -> None:
-        api = self._engine.api
-        with self._engine.translated(f"{self.name}: no command can be started"):
-            try:
-                command = api.exec_create(
-                    self.name, exchange.command, stdin=True, user="0:0" if as_root else ""
-                )
-                connection: Any = api.exec_start(command["Id"], socket=True)
-            except errors.APIError as error:
-                if error.status_code in (404, 409):  # no such container, or not running
-                    raise SandboxFailure(f"{self.name} is lost: {self._why_lost()}") from error
-                raise
-        # under what the SDK gives lies a socket, but for TLS and SSH: there it is one itself
-        channel: socket.socket = getattr(connection, "_sock", connection)
-        try:
-            _converse(channel, exchange)
-        finally:
-            with contextlib.suppress(OSError):
-                channel.shutdown(socket.SHUT_RDWR)
-            connection.close()
-            channel.close()
-
-    def _why_lost(self) -> str:
-        try:
-            # a daemon that removes a container says so a moment after its processes have ended
-            for _ in range(20):
-                state = self._engine.api.inspect_container(self.name)["State"]
-                if not state["Running"]:
-                    break
-                time.sleep(0.1)
-        except errors.NotFound:
-            return "its container is gone (somebody removed it, or its lifetime was over)"
-        except (*FAULTS, EnvironmentUnavailable) as error:
-            return self._engine.explain(error)
-        if state.get("OOMKilled"):
-            return "its container ran out of memory"
-        if not state["Running"]:
-            return f"its container has ended (exit code {state['ExitCode']})"
-        return "its container still runs"
-
-
-def _converse(channel: socket.socket, exchange: Exchange) -> None:
-    """Carry an exchange over the connection of an ``exec``."""
-    if getattr(channel, "family", None) in (socket.AF_INET, socket.AF_INET6):
-        # nothing may move for as long as an agent thinks, and an engine far away may vanish
-        channel.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    channel.setblocking(False)
-    would_block = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError, TimeoutError)
-    split = _Splitter(exchange)
-    unsent = memoryview(exchange.request(CHUNK))
-    while not exchange.finished:
-        moved = False
-        try:
-            data = channel.recv(CHUNK)
-            if not data:
-                return
-            split.add(data)
-            moved = True
-        except would_block:
-            pass
-        except OSError:
-            return
-        if unsent:
-            try:
-                unsent = unsent[channel.send(unsent) :] or memoryview(exchange.request(CHUNK))
-                moved = True
-            except would_block:
-                pass
-            except OSError:
-                unsent = memoryview(b"")  # there may still be something to read
-        if not moved:
-            left = None if exchange.give_up_at is None else exchange.give_up_at - time.monotonic()
-            if left is not None and left <= 0:
-                return
-            poll = select.poll()
-            poll.register(channel.fileno(), select.POLLIN | (select.POLLOUT if unsent else 0))
-            poll.poll(None if left is None else left * 1000 + 1)
-
-
-class _Splitter:
-    """Takes the two streams of an ``exec`` apart.
-
-    They come in frames: a head of eight bytes (which stream, three zeros, the length as a
-    big-endian number), then the bytes.
-    """
-
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
-        self._head = b""
-        self._left = 0  # bytes of the current frame that have not come yet
-
-    def add(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            if self._left == 0:
-                taken = 8 - len(self._head)
-                self._head += bytes(view[:taken])
-                view = view[taken:]
-                if len(self._head) == 8:
-                    self._left = int.from_bytes(self._head[4:], "big")
-                    self._add = (
-                        self._exchange.add_stderr
-                        if self._head[0] == 2
-                        else self._exchange.add_stdout
-                    )
-                    self._head = b""
-            else:
-                piece = view[: self._left]
-                self._add(bytes(piece))
-                self._left -= len(piece)
-                view = view[len(piece) :]
-
-
-def _owner(pid: int) -> str:
-    """A process, told from all others that ever had its id, here or elsewhere."""
-    return f"{_this_machine()} {pid} {_started(pid)}"
-
-
-def _is_dead(owner: str) -> bool:
-    """Whether that process is surely dead. Of one that cannot be seen from here it is not."""
-    machine, _, rest = owner.partition(" ")
-    pid = rest.partition(" ")[0]
-    return machine == _this_machine() and owner != _owner(int(pid))
-
-
-def _this_machine() -> str:
-    """This boot of this machine and this PID namespace: only in there do ids mean anything."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return socket.gethostname()
-
-
-def _started(pid: int) -> str:
-    """When a process started, in the system's own terms; "dead" when there is none."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-        return stat.rpartition(b")")[2].split()[19].decode()
-    except OSError:
-        pass
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return "dead"
-    except PermissionError:
-        pass
-    return "alive"
-
-
-def _interface_address(name: str) -> str | None:
-    SIOCGIFADDR = 0x8915
-    request = struct.pack("256s", name.encode())
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        try:
-            answer = fcntl.ioctl(any_socket.fileno(), SIOCGIFADDR, request)
-        except OSError:
-            return None
-    return socket.inet_ntoa(answer[20:24])
-
-
-def _answers(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), timeout=2).close()
-    except OSError:
-        return False
-    return True

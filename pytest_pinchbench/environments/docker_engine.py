@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
+import fcntl
 import os
+import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,9 +19,12 @@ import urllib3
 from docker import APIClient, errors, utils
 from docker.context import ContextAPI
 
+from pytest_pinchbench.environments import is_loopback
 from pytest_pinchbench.issues import EnvironmentUnavailable, PinchBenchError, SandboxFailure
 
-OTHER_WAY = "--pinchbench-env local runs the agent on this machine, without containers"
+OTHER_WAY = (
+    "--pinchbench-env bubblewrap makes sandboxes without Docker (local runs the agent as you)"
+)
 ANSWER_TIMEOUT = 120
 """Seconds for one answer of the daemon; a busy one takes its time to make a container."""
 FAULTS = (
@@ -183,12 +188,22 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or cause.__context__
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a URL's host means the machine that opens it."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
+def interface_address(name: str) -> str | None:
+    """Return the IPv4 address of a network interface of this machine."""
+    SIOCGIFADDR = 0x8915
+    request = struct.pack("256s", name.encode())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            answer = fcntl.ioctl(any_socket.fileno(), SIOCGIFADDR, request)
+        except OSError:
+            return None
+    return socket.inet_ntoa(answer[20:24])
+
+
+def answers(host: str, port: int) -> bool:
+    """Return whether a TCP connection can be made within two seconds."""
     try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
+        socket.create_connection((host, port), timeout=2).close()
+    except OSError:
         return False
-    return address.is_loopback or address.is_unspecified
+    return True

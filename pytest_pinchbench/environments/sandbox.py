@@ -14,6 +14,7 @@ import json
 import os
 import re
 import secrets
+import socket
 import tarfile
 import tempfile
 import time
@@ -21,21 +22,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
-from pytest_pinchbench.environments import ExecResult
+from pytest_pinchbench.environments import DOWNLOAD_LIMIT, OUTPUT_LIMIT, ExecResult
 from pytest_pinchbench.environments.inside import transfer
-from pytest_pinchbench.issues import SandboxFailure
+from pytest_pinchbench.issues import OutputTooLarge, SandboxFailure
 
 GRACE = 45.0
 """Seconds that a sandbox has for its answer beyond a command's own timeout."""
+READ_LIMIT = 200_000_000
+"""Bytes of one file that are read into memory."""
 TRANSFER_TIMEOUT = 900.0
 """Seconds for one move of files."""
 _IN_MEMORY = 1 << 24  # a bigger upload waits on this machine's disk
 
 # What stands in the process list is this, not the supervisor itself: an agent that looks at
 # its processes is not shown pages of our source, and its `pkill -f server` does not match it.
-_BOOT = """\
+BOOT = """\
 import os
 n,s=%d,b''
 while len(s)<n:
@@ -55,6 +58,48 @@ def file_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:40] or "sandbox"
 
 
+class Writer(Protocol):
+    def write(self, data: bytes, /) -> object: ...
+
+
+class Tail:
+    """Keeps the last ``limit`` bytes of what is written, and how many bytes went before."""
+
+    def __init__(self, limit: int) -> None:
+        self.data = bytearray()
+        self._limit = limit
+        self._cut = 0
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+        if len(self.data) > 2 * self._limit:  # seldom, since it moves what is kept
+            self._shorten()
+
+    def getvalue(self) -> bytes:
+        self._shorten()
+        note = f"[{self._cut} bytes left out]\n".encode() if self._cut else b""
+        return note + bytes(self.data)
+
+    def _shorten(self) -> None:
+        excess = max(0, len(self.data) - self._limit)
+        del self.data[:excess]
+        self._cut += excess
+
+
+class Bounded:
+    """Passes on at most ``limit`` bytes; one more is an ``OSError``."""
+
+    def __init__(self, target: Writer, limit: int) -> None:
+        self._target = target
+        self._limit = self._left = limit
+
+    def write(self, data: bytes) -> None:
+        self._left -= len(data)
+        if self._left < 0:
+            raise OutputTooLarge(f"more than {self._limit // 1_000_000} MB came out of a sandbox")
+        self._target.write(data)
+
+
 class Exchange:
     """One program's run, as seen from outside: what to send it, what it has answered so far.
 
@@ -68,7 +113,7 @@ class Exchange:
         python: str,
         header: Mapping[str, Any],
         stdin: IO[bytes],
-        stdout: IO[bytes],
+        stdout: Writer,
         patience: float | None,
     ) -> None:
         self._token = secrets.token_hex(16)
@@ -76,13 +121,13 @@ class Exchange:
         length = stdin.seek(0, os.SEEK_END)
         stdin.seek(0)
         line = json.dumps({**header, "token": self._token, "stdin": length})
-        self.command = [python, "-I", "-S", "-c", _BOOT % len(source)]
+        self.command = [python, "-I", "-S", "-c", BOOT % len(source)]
         self.give_up_at = None if patience is None else time.monotonic() + patience
         self._head = io.BytesIO(source + line.encode() + b"\n")
         self._stdin = stdin
         self._stdout = stdout
         self._stdout_bytes = 0
-        self.stderr = bytearray()
+        self._stderr = Tail(OUTPUT_LIMIT)
         self.trailer: dict[str, Any] | None = None
 
     def request(self, size: int) -> bytes:
@@ -94,14 +139,19 @@ class Exchange:
         self._stdout_bytes += len(data)
 
     def add_stderr(self, data: bytes) -> None:
-        # the token can lie across the border of two pieces
-        look_from = max(0, len(self.stderr) - len(self._token) - 4096)
-        self.stderr += data
+        self._stderr.write(data)
         if self.trailer is None:
-            at = self.stderr.find(self._token.encode(), look_from)
-            if at >= 0 and self.stderr.endswith(b"\n"):
-                self.trailer = json.loads(self.stderr[at + len(self._token) :])
-                del self.stderr[at:]
+            said = self._stderr.data
+            # the token can lie across the border of two pieces
+            look_from = max(0, len(said) - len(data) - len(self._token) - 4096)
+            at = said.find(self._token.encode(), look_from)
+            if at >= 0 and said.endswith(b"\n"):
+                self.trailer = json.loads(said[at + len(self._token) :])
+                del said[at:]
+
+    @property
+    def stderr(self) -> bytes:
+        return self._stderr.getvalue()
 
     @property
     def finished(self) -> bool:
@@ -138,6 +188,9 @@ class ExecSandbox(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
+    def open_stream(self, argv: Sequence[str], *, as_root: bool = False) -> socket.socket:
+        raise SandboxFailure(f"{self.name}: this kind of sandbox has no streams")
+
     def _why_lost(self) -> str:
         """After an answer that ended too early: what has become of the sandbox, if known."""
         return ""
@@ -150,8 +203,9 @@ class ExecSandbox(ABC):
         env: Mapping[str, str] | None = None,
         stdin: bytes = b"",
         timeout: float | None = None,
+        output_limit: int = OUTPUT_LIMIT,
     ) -> ExecResult:
-        stdout = io.BytesIO()
+        stdout = Tail(output_limit)
         exchange = self._command(
             {"argv": list(argv), "cwd": cwd, "env": dict(env or {}), "timeout": timeout},
             io.BytesIO(stdin),
@@ -162,7 +216,7 @@ class ExecSandbox(ABC):
         return ExecResult(
             exit_code=trailer["exit_code"],
             stdout=stdout.getvalue(),
-            stderr=bytes(exchange.stderr),
+            stderr=exchange.stderr,
             timed_out=trailer["timed_out"],
             seconds=trailer["seconds"],
         )
@@ -183,18 +237,27 @@ class ExecSandbox(ABC):
 
     def read(self, path: str) -> bytes:
         content = io.BytesIO()
-        self._transfer(f"read {path}", "read_file", [path], stdout=content)
+        bounded = Bounded(content, READ_LIMIT)
+        self._transfer(f"read {path}", "read_file", [path], stdout=bounded)
         return content.getvalue()
 
     def upload(self, local: Path, remote: str) -> None:
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as packed:
             # resolved: a link given by name is followed, one inside a folder is not
-            transfer.pack(str(local.resolve()), packed, packed)
+            transfer.pack(str(local.resolve()), "[]", packed, packed)
             self._transfer(f"copy {local} to {remote}", "unpack", [remote], stdin=packed)
 
-    def download(self, remote: str, local: Path) -> None:
+    def download(
+        self,
+        remote: str,
+        local: Path,
+        *,
+        only: Sequence[str] = (),
+        limit: int = DOWNLOAD_LIMIT,
+    ) -> None:
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as packed:
-            self._transfer(f"copy {remote} out", "pack", [remote], stdout=packed)
+            bounded, arguments = Bounded(packed, limit), [remote, json.dumps(only)]
+            self._transfer(f"copy {remote} out", "pack", arguments, stdout=bounded)
             packed.seek(0)
             try:
                 transfer.unpack(str(local), packed, packed)
@@ -211,7 +274,7 @@ class ExecSandbox(ABC):
         arguments: list[str],
         *,
         stdin: IO[bytes] | None = None,
-        stdout: IO[bytes] | None = None,
+        stdout: Writer | None = None,
         as_root: bool = False,
     ) -> None:
         """Call a function of ``transfer.py`` in the sandbox."""
@@ -255,7 +318,7 @@ class ExecSandbox(ABC):
         self,
         header: dict[str, Any],
         stdin: IO[bytes],
-        stdout: IO[bytes],
+        stdout: Writer,
         as_root: bool = False,
     ) -> Exchange:
         timeout: float | None = header["timeout"]
@@ -276,7 +339,7 @@ class ExecSandbox(ABC):
         self,
         header: Mapping[str, Any],
         stdin: IO[bytes],
-        stdout: IO[bytes],
+        stdout: Writer,
         patience: float | None,
         as_root: bool,
     ) -> Exchange:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pytest_pinchbench.kinds import load_kind
+
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, Sandbox
     from pytest_pinchbench.issues import Issue
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 class Usage:
     """Tokens and money of one attempt, summed over its requests, as the agent recorded them.
 
-    ``input_tokens`` includes cached ones; ``cost_usd`` is None where the agent knows no price.
+    ``input_tokens`` includes cached ones; ``cost_usd`` is None where the agent knows no price,
+    and a lower bound unless ``cost_is_complete``.
     """
 
     input_tokens: int = 0
@@ -31,17 +34,28 @@ class Usage:
     total_tokens: int = 0
     cost_usd: float | None = None
     request_count: int = 0
+    cost_is_complete: bool = True
 
 
 def sum_usage(spent: Sequence[Usage]) -> Usage:
-    """The total; the cost is None where no summand has one."""
+    """The total; the cost is None where no summand has one, and a lower bound where one of
+    several that made requests has none.
+    """
     costs = [usage.cost_usd for usage in spent if usage.cost_usd is not None]
     total = {
         name: sum(getattr(usage, name) for usage in spent)
         for name in Usage.__dataclass_fields__
-        if name != "cost_usd"
+        if name not in ("cost_usd", "cost_is_complete")
     }
-    return Usage(**total, cost_usd=sum(costs) if costs else None)
+    return Usage(
+        **total,
+        cost_usd=sum(costs) if costs else None,
+        cost_is_complete=all(
+            usage.cost_is_complete
+            and (usage.cost_usd is not None or not (usage.request_count or usage.total_tokens))
+            for usage in spent
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -88,15 +102,6 @@ class Harness(Protocol):
 
 
 def find_harness(name: str) -> Callable[[Settings], Harness]:
-    """The factory of a harness, by entry point. Raises ``SettingsError``."""
-    from importlib.metadata import entry_points
-
-    from pytest_pinchbench.issues import SettingsError
-    from pytest_pinchbench.spelling import did_you_mean
-
-    found = {point.name: point for point in entry_points(group="pytest_pinchbench.harnesses")}
-    if name not in found:
-        hint = did_you_mean(name, found) or f"; there are: {', '.join(sorted(found))}"
-        raise SettingsError(f"no harness called {name!r}{hint}")
-    factory: Callable[[Settings], Harness] = found[name].load()
+    """Return the factory of a harness. Raises ``SettingsError`` for an unknown name."""
+    factory: Callable[[Settings], Harness] = load_kind("harnesses", name)
     return factory

@@ -21,10 +21,10 @@ def write_files(
     baselines: Sequence[Mapping[str, Any]] = (),
     say: Callable[[str], None] = lambda message: None,
 ) -> None:
-    """``summary.json`` and ``summary.md``, and ``report.html`` where that can be made.
+    """Write ``summary.json``, ``summary.md`` and ``report.html``.
 
-    ``say`` is told what is missing. A report that fails fails alone: the run it shows is paid
-    for, and its numbers are safe by then.
+    A page that cannot be made is passed to ``say``, and fails alone: the run that it shows is
+    paid for.
     """
     told = {**summary, "comparisons": [comparison.to_json() for comparison in comparisons]}
     write_json(directory.path / "summary.json", told)
@@ -32,14 +32,11 @@ def write_files(
     if baselines:
         markdown += f"\n## Models\n\n{table_markdown([*baselines, summary])}"
     write_atomically(directory.path / "summary.md", markdown.encode("utf-8", "replace"))
-    from pytest_pinchbench.reports.html import report_html, why_not
+    from pytest_pinchbench.reports.html import report_html
 
-    if problem := why_not():
-        say(problem)
-        return
     try:
         page = report_html(directory, records, summary, comparisons)
-    except Exception as error:  # of a renderer written in another language, anything may come
+    except Exception as error:
         say(f"report.html could not be made: {type(error).__name__}: {error}")
     else:
         write_atomically(directory.path / "report.html", page.encode("utf-8", "replace"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from pytest_pinchbench.issues import SettingsError
@@ -35,7 +34,9 @@ def compare_finished(
             "give it again for each, the new run last; or give --model to run one now"
         )
     comparisons = compare_with_last(runs)
-    gate = None if compare_fail is None else comparison_gate(comparisons, compare_fail)
+    gate = None
+    if compare_fail is not None:
+        gate = text.gate_document(comparison_gate(comparisons, compare_fail))
     lines = []
     for comparison in comparisons:
         lines += [*text.comparison_lines(comparison), ""]
@@ -43,7 +44,7 @@ def compare_finished(
     parts = [table_markdown(runs), *map(comparison_markdown, comparisons)]
     if gate is not None:
         lines += text.gate_lines(gate)
-        parts.append(gate_markdown(asdict(gate)))
+        parts.append(gate_markdown(gate))
     markdown = "\n\n".join(parts) + "\n"
     results_dir.mkdir(parents=True, exist_ok=True)
     write_atomically(results_dir / "comparison.md", markdown.encode("utf-8", "replace"))
@@ -51,4 +52,4 @@ def compare_finished(
     if page := environ.get("GITHUB_STEP_SUMMARY"):
         with Path(page).open("a", encoding="utf-8", errors="replace") as stream:
             stream.write(markdown)
-    return lines, gate is not None and not gate.met
+    return lines, gate is not None and not gate["met"]

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_pinchbench.reports import formats, text
+from pytest_pinchbench.reports import text
 from pytest_pinchbench.reports.markdown import summary_markdown
+from pytest_pinchbench.reports.terminal import against_mark
 from pytest_pinchbench.results.comparison import Comparison
+from pytest_pinchbench.results.gates import reaches
 
 _SHOWN = 10  # GitHub shows that many errors, warnings and notices of a step each, and no more
 _STEP_SUMMARY_BYTES = 900_000  # of the 1 MiB that GitHub takes from a step
@@ -102,15 +104,15 @@ def _invalid(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _drops(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, str]]:
     for comparison in comparisons:
-        if comparison.verdict == "worse":
+        if comparison.verdict == "mean worse" or comparison.tasks_dropped:
             yield f"worse than {comparison.baseline_name}", text.mean_line(comparison)
 
 
 def _shortfalls(summary: Mapping[str, Any], pass_mark: float) -> Iterator[tuple[str, str]]:
     for name, task, attempt in _attempts(summary):
-        if attempt["score"] is not None and attempt["score"] < pass_mark:
+        if attempt["score"] is not None and not reaches(attempt["score"], pass_mark):
             issues = [f"{i['severity']}: {i['message']}" for i in attempt["issues"]]
-            score = f"score {formats.score(attempt['score'])}, pass mark {pass_mark:g}"
+            score = against_mark(attempt["score"], pass_mark)
             yield f"{name} ({task['category']})", "\n".join([score, *issues])
 
 

@@ -9,30 +9,22 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
-from pytest_pinchbench.reports import charts, formats, text
+from pytest_pinchbench.reports import formats, text
 from pytest_pinchbench.reports.conversation import conversation
+from pytest_pinchbench.reports.markdown import why_no_score
 from pytest_pinchbench.reports.page import attempt_html, source, templates
+from pytest_pinchbench.reports.terminal import selection, warnings, what_is_missing
 from pytest_pinchbench.results.comparison import Comparison
 from pytest_pinchbench.results.records import Record
 from pytest_pinchbench.results.run_directory import RunDirectory
-from pytest_pinchbench.results.summary import shown_score
 
 CONVERSATION = 60_000  # characters of one attempt's conversation
 _CONVERSATIONS = 20_000_000  # of all of them: a browser has to open the page
 _SHORTEST = 2_000
 
 Row = tuple[str, list[tuple[str, float | None]]]
-
-
-def why_not() -> str | None:
-    """Why no report can be made here, and what to do; None when it can."""
-    missing = [name for name in ("jinja2", "vl_convert") if find_spec(name) is None]
-    if not missing:
-        return None
-    return "report.html needs: python -m pip install 'pytest-pinchbench[html]'"
 
 
 def report_html(
@@ -59,13 +51,19 @@ def report_html(
             policy=policy,
             style=Markup(style),
             script=Markup(script),
+            missing=None if summary["official"] else what_is_missing(summary),
+            warnings=list(warnings(summary)),
             numbers=list(_numbers(summary)),
             facts=list(_facts(summary)),
-            charts=[
-                (title, note, Markup(svg)) for title, note, svg in _charts(summary, comparisons)
-            ],
+            categories=[_category(category) for category in summary["categories"]],
             comparisons=[
-                (comparison, text.mean_line(comparison), list(_changes(comparison)))
+                (
+                    comparison,
+                    text.verdict(comparison),
+                    text.mean_line(comparison),
+                    list(_changes(comparison)),
+                    list(text.one_sided(comparison)),
+                )
                 for comparison in comparisons
             ],
             columns=_columns(summary),
@@ -76,7 +74,7 @@ def report_html(
 
 
 def _numbers(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
-    score = shown_score(summary)
+    score = formats.shown_score(summary)
     if score:
         interval = score["interval"]
         yield (
@@ -90,19 +88,18 @@ def _numbers(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]
             f"of {formats.counted(score['tasks'], 'task')}",
         )
     usage, judge = summary["usage"], summary["judge_usage"]
-    yield (
-        "tokens",
-        formats.count(usage["total_tokens"]),
-        f"{formats.count(usage['input_tokens'])} in, {formats.count(usage['output_tokens'])} out",
-    )
-    yield "cost", formats.cost(usage), formats.counted(usage["request_count"], "request")
+    yield "tokens", formats.count(usage["total_tokens"]), formats.tokens(usage)
+    for name, amount in summary["cost"].items():
+        yield f"{name} cost", formats.money(amount), None
+    yield "requests", formats.count(usage["request_count"]), None
     if judge:
-        yield "judge", formats.cost(judge), f"{formats.count(judge['total_tokens'])} tokens"
+        yield "judge's tokens", formats.count(judge["total_tokens"]), formats.tokens(judge)
     if summary["wall_seconds"] is not None:
         yield "wall time", formats.seconds(summary["wall_seconds"]), None
 
 
 def _facts(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "tasks", selection(summary)
     if summary["started_at"]:
         yield "started", summary["started_at"][:19].replace("T", " ") + " UTC"
     if summary["judge"]:
@@ -115,28 +112,21 @@ def _facts(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "settings", summary["settings_digest"][:19]
 
 
-def _charts(
-    summary: Mapping[str, Any], comparisons: Sequence[Comparison]
-) -> Iterator[tuple[str, str | None, str]]:
-    """Title, note and SVG of each chart that has something to show."""
-    tasks = len(summary["tasks"])
-    few = None if tasks <= charts.MOST_TASKS else f"the {charts.MOST_TASKS} lowest of {tasks}"
-    found = [
-        ("Score by category", "mean and its 95 % interval", charts.by_category(summary)),
-        ("Score by task, lowest first", few, charts.by_task(summary)),
-        ("Cost against score", "a point is a task", charts.cost_against_score(summary)),
-        *(
-            (
-                f"Against {comparison.baseline_name}",
-                "ring: before, dot: after; tasks that are the same are left out",
-                charts.changes(comparison),
-            )
-            for comparison in comparisons
-        ),
-    ]
-    for title, note, svg in found:
-        if svg is not None:
-            yield title, note, svg
+def _category(category: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A row of the table of categories. Start and length of a bar are percentages of 0 to 1."""
+    score = category["score"] or {"mean": None, "interval": None, "pass_rate": None}
+    mean, interval, full = score["mean"], score["interval"], score["pass_rate"]
+    return {
+        "name": category["category"],
+        "mean": None if mean is None else (0, 100 * mean),
+        "interval": interval and (100 * interval[0], 100 * (interval[1] - interval[0])),
+        "cells": [
+            (formats.score(mean), _number(mean)),
+            (formats.bounds(interval), _number(interval and interval[0])),
+            (formats.percent(full), _number(full)),
+            (formats.count(category["tasks"]), category["tasks"]),
+        ],
+    }
 
 
 def _changes(comparison: Comparison) -> Iterator[tuple[Any, ...]]:
@@ -147,7 +137,6 @@ def _changes(comparison: Comparison) -> Iterator[tuple[Any, ...]]:
                 formats.score(task.baseline),
                 formats.score(task.new),
                 formats.difference(task.difference),
-                formats.bounds_of_difference(task.interval),
             )
 
 
@@ -168,16 +157,20 @@ def _columns(summary: Mapping[str, Any]) -> list[tuple[str, bool]]:
         ("time", True),
         ("tokens", True),
         ("requests", True),
-        ("cost", True),
+        ("total cost", True),
     ]
 
 
 def _row(task: Mapping[str, Any], summary: Mapping[str, Any]) -> Row:
     """The cells after the task's id: text, and what to sort by where it is a number."""
-    mean, usage = task["mean"], task["usage"]
+    mean, usage, total = task["mean"], task["usage"], task["cost"]["total"]
     spread = [
-        (formats.score(task[name]) if name != "std" else _std(task), _number(task[name]))
-        for name in ("min", "max", "std")
+        (show(task[name]), _number(task[name]))
+        for name, show in (
+            ("min", formats.score),
+            ("max", formats.score),
+            ("std", formats.spread),
+        )
     ]
     return task["task_id"], [
         (_status(task), _number(mean)),
@@ -188,7 +181,7 @@ def _row(task: Mapping[str, Any], summary: Mapping[str, Any]) -> Row:
         (formats.seconds(task["execution_time"]), _number(task["execution_time"])),
         (formats.count(usage["total_tokens"]), usage["total_tokens"]),
         (formats.count(usage["request_count"]), usage["request_count"]),
-        (formats.cost(usage), _number(usage["cost_usd"])),
+        (formats.money(total), _number(total["usd"])),
     ]
 
 
@@ -197,14 +190,10 @@ def _number(value: float | None) -> float:
     return -1 if value is None else value
 
 
-def _std(task: Mapping[str, Any]) -> str:
-    return formats.UNKNOWN if task["std"] is None else f"{task['std']:.3f}"
-
-
 def _status(task: Mapping[str, Any]) -> str:
     """The mean, or the word for why there is none."""
     if task["mean"] is None:
-        return str(task["attempts"][0]["status"])
+        return why_no_score(task)
     return formats.score(task["mean"])
 
 
@@ -221,7 +210,7 @@ def _details(
         attempts = [r for n in numbers if (r := found.get((task["task_id"], n)))]
         if not attempts:
             continue
-        truth = attempts[0]["ground_truth"]
+        truth: Mapping[str, Any] = attempts[0]["ground_truth"]
         yield {
             "task_id": task["task_id"],
             "name": task["name"],

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 _FIELDS = (
-    *("run_id", "model", "judge", "official", "score", "reference", "attempts"),
-    *("usage", "judge_usage", "categories", "settings_digest"),
+    *("run_id", "model", "judge", "official", "partial", "selection", "score", "reference"),
+    *("attempts", "usage", "judge_usage", "cost", "categories", "settings_digest"),
 )
 
 

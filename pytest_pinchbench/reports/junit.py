@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from pytest_pinchbench.reports import formats
 from pytest_pinchbench.reports.conversation import Entry, tail
-from pytest_pinchbench.results.summary import shown_score
 
 TAIL = 8000  # characters of a transcript; GitLab cuts long reports, Jenkins long outputs
 
@@ -36,26 +36,29 @@ def add_suite_properties(config: pytest.Config, summary: Mapping[str, Any]) -> N
 
 def suite_properties(summary: Mapping[str, Any]) -> dict[str, Any]:
     """The run in a few plain values; what is not known is left out."""
-    score = shown_score(summary) or {}
+    score = formats.shown_score(summary) or {}
     low, high = score.get("interval") or (None, None)
     official = summary["official"]
-    usage, judge = summary["usage"], summary["judge_usage"] or {}
+    prefix = "" if official else "reference_"
+    usage, judge, cost = summary["usage"], summary["judge_usage"] or {}, summary["cost"]
     properties = {
         "model": summary["model"],
         "judge": summary["judge"],
         "official": official,
-        "mean_score" if official else "reference_mean_score": score.get("mean"),
-        "pass_rate" if official else "reference_pass_rate": score.get("pass_rate"),
-        "interval_low": low,
-        "interval_high": high,
-        "tasks": len(summary["tasks"]),
+        "partial": summary["partial"],
+        f"{prefix}mean_score": score.get("mean"),
+        f"{prefix}pass_rate": score.get("pass_rate"),
+        f"{prefix}interval_low": low,
+        f"{prefix}interval_high": high,
+        "tasks": summary["selection"]["tasks"],
+        "suite_tasks": summary["selection"]["suite_tasks"],
         "invalid_attempts": summary["attempts"]["invalid"],
         "missing_attempts": summary["attempts"]["missing"],
         "total_tokens": usage["total_tokens"],
         "request_count": usage["request_count"],
-        "cost_usd": usage["cost_usd"],
         "judge_tokens": judge.get("total_tokens"),
-        "judge_cost_usd": judge.get("cost_usd"),
+        **{f"{part}_cost_usd": cost[part]["usd"] for part in cost},
+        "cost_is_complete": cost["total"]["complete"],
         "settings_digest": summary["settings_digest"],
     }
     return {name: value for name, value in properties.items() if value is not None}

@@ -7,8 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pytest_pinchbench.reports import formats, text
+from pytest_pinchbench.reports.terminal import (
+    for_reference,
+    selection,
+    valid_of,
+    warnings,
+    what_is_missing,
+)
 from pytest_pinchbench.results.comparison import Comparison, names
-from pytest_pinchbench.results.summary import shown_score
 
 _MEANS_SOMETHING = re.compile(r"([\\`*_\[\]<>#|~$&])")
 _LONGEST_ISSUE = 500  # characters
@@ -46,32 +52,26 @@ def summary_markdown(
 
 def comparison_markdown(comparison: Comparison) -> str:
     """A section that says whether the mean moved, and which tasks did."""
-    heading = (
-        f"## Compared with {escape(comparison.baseline_name)}: "
-        f"{escape(comparison.verdict or 'nothing to compare')}"
-    )
-    parts = [heading, escape(text.mean_line(comparison))]
+    parts = [
+        f"## Compared with {escape(comparison.baseline_name)}: {text.verdict(comparison)}",
+        escape(text.mean_line(comparison)),
+    ]
     rows = [
         (
             code(task.task_id),
             formats.score(task.baseline),
             formats.score(task.new),
             formats.difference(task.difference),
-            formats.bounds_of_difference(task.interval),
             task.verdict,
         )
         for task in comparison.tasks
         if task.verdict != "same"
     ]
     if rows:
-        head = ("task", "before", "after", "change", "95 % interval", "verdict")
-        parts.append(_table(head, rows))
-    for what, tasks in (
-        ("Only in the baseline", comparison.only_in_baseline),
-        ("Only in the new run", comparison.only_in_new),
-    ):
-        if tasks:
-            parts.append(f"{what}: {', '.join(map(code, tasks))}")
+        parts.append(_table(("task", "before", "after", "change", "verdict"), rows))
+    parts += [
+        f"{what}: {', '.join(map(code, tasks))}" for what, tasks in text.one_sided(comparison)
+    ]
     parts += [f"Note: {escape(note)}" for note in comparison.notes]
     return "\n\n".join(parts)
 
@@ -79,7 +79,7 @@ def comparison_markdown(comparison: Comparison) -> str:
 def table_markdown(runs: Sequence[Mapping[str, Any]]) -> str:
     """One row a run, the best mean first."""
     ranked = sorted(zip(runs, names(runs), strict=True), key=lambda row: text.rank(row[0]))
-    head = ("model", "mean", "95 % interval", "passed", "tokens", "cost", "s/task")
+    head = ("model", "mean", "95 % interval", "passed", "tokens", "total cost", "s/task")
     rows = []
     for run, name in ranked:
         mean, *others = text.figures(run)
@@ -105,26 +105,19 @@ def code(value: str) -> str:
 
 
 def _verdict(summary: Mapping[str, Any]) -> str:
-    score, attempts = shown_score(summary), summary["attempts"]
-    if summary["official"] and score:
-        spread = (
-            f" (95 % interval {formats.bounds(score['interval'])})" if score["interval"] else ""
-        )
-        return (
-            f"**Mean score {formats.score(score['mean'])}**{spread}, "
-            f"{formats.percent(score['pass_rate'])} of "
-            f"{formats.counted(score['tasks'], 'task')} with full score"
-        )
-    missing = (
-        f"**No official mean**: {attempts['invalid']} invalid and {attempts['missing']} not run "
-        f"of {formats.counted(attempts['selected'], 'attempt')}."
-    )
+    score = summary["score"]
     if score is None:
-        return missing
+        missing = f"**No official mean**: {what_is_missing(summary)}."
+        reference = summary["reference"]
+        if reference is None:
+            return missing
+        words = for_reference(summary, reference)
+        return f"{missing} {words[0].upper()}{words[1:]}."
+    spread = f" (95 % interval {formats.bounds(score['interval'])})" if score["interval"] else ""
     return (
-        f"{missing} For reference only, over the {score['tasks']} valid of "
-        f"{formats.counted(len(summary['tasks']), 'task')}: mean {formats.score(score['mean'])}, "
-        f"{formats.percent(score['pass_rate'])} passed."
+        f"**Mean score {formats.score(score['mean'])}**{spread}, "
+        f"{formats.percent(score['pass_rate'])} of "
+        f"{formats.counted(score['tasks'], 'task')} with full score"
     )
 
 
@@ -135,19 +128,18 @@ def gate_markdown(gate: Mapping[str, Any]) -> str:
 
 def _facts(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     usage, judge = summary["usage"], summary["judge_usage"]
-    yield "Tokens", f"{usage['input_tokens']:,} in, {usage['output_tokens']:,} out"
-    yield "Requests", f"{usage['request_count']:,}"
-    yield "Cost", escape(formats.cost(usage))
+    yield "Tasks", escape(selection(summary))
+    yield "Tokens", formats.tokens(usage)
+    yield "Requests", formats.count(usage["request_count"])
     if judge:
-        yield (
-            "Judge",
-            f"{escape(summary['judge'])}: {judge['total_tokens']:,} tokens, "
-            f"cost {escape(formats.cost(judge))}",
-        )
+        yield "Judge", f"{escape(summary['judge'])}: {formats.tokens(judge)}"
+    yield "Cost", escape(formats.cost(summary["cost"]))
     if summary["wall_seconds"] is not None:
         yield "Wall time", formats.seconds(summary["wall_seconds"])
     for name, commit in summary["suites"].items():
         yield "Suite", f"{escape(name)} {escape(commit or 'in no git repository')}"
+    for warning in warnings(summary):
+        yield "Note", escape(warning)
     versions = summary["versions"]
     if versions["agent"]:
         agent = f"{formats.harness(summary)} {', '.join(versions['agent'])}"
@@ -163,7 +155,7 @@ def _category_row(category: Mapping[str, Any]) -> tuple[str, ...]:
     score = category["score"] or {"mean": None, "interval": None, "pass_rate": None}
     return (
         escape(category["category"]),
-        str(category["tasks"]),
+        valid_of(category),
         formats.score(score["mean"]),
         formats.bounds(score["interval"]),
         formats.percent(score["pass_rate"]),
@@ -172,7 +164,7 @@ def _category_row(category: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _tasks(tasks: Sequence[Mapping[str, Any]]) -> str:
     repeated = any(len(task["attempts"]) > 1 for task in tasks)
-    head = ("task", "category", "mean", "passed", "tokens", "cost", "time")
+    head = ("task", "category", "mean", "passed", "tokens", "total cost", "time")
     rows = []
     for task in tasks:
         row = [
@@ -181,7 +173,7 @@ def _tasks(tasks: Sequence[Mapping[str, Any]]) -> str:
             _task_score(task),
             formats.percent(task["pass_rate"]) if repeated else _yes_no(task["pass_rate"]),
             formats.count(task["usage"]["total_tokens"]),
-            escape(formats.cost(task["usage"])),
+            escape(formats.money(task["cost"]["total"])),
             formats.seconds(task["execution_time"]),
         ]
         if repeated:
@@ -191,18 +183,24 @@ def _tasks(tasks: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _task_score(task: Mapping[str, Any]) -> str:
+    if task["mean"] is not None:
+        return formats.score(task["mean"])
+    return why_no_score(task)
+
+
+def why_no_score(task: Mapping[str, Any]) -> str:
+    """``invalid``, or ``1 invalid of 3`` where a task has several attempts."""
     states = [attempt["status"] for attempt in task["attempts"]]
+    if len(states) == 1:
+        return str(states[0])
     bad = [f"{states.count(state)} {state}" for state in ("invalid", "missing") if state in states]
-    if task["mean"] is None:
-        return states[0] if len(states) == 1 else ", ".join(bad)
-    return ", ".join([formats.score(task["mean"]), *bad])
+    return f"{', '.join(bad)} of {len(states)}"
 
 
 def _spread(task: Mapping[str, Any]) -> str:
     if task["std"] is None:
         return formats.UNKNOWN
-    low, high = formats.score(task["min"]), formats.score(task["max"])
-    return f"{low} to {high}, {task['std']:.3f}"
+    return f"{formats.bounds((task['min'], task['max']))}, {formats.spread(task['std'])}"
 
 
 def _yes_no(pass_rate: float | None) -> str:

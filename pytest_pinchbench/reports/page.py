@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.reports.conversation import Entry
-from pytest_pinchbench.results.records import Record
+from pytest_pinchbench.results.records import Record, cost_parts
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -20,12 +20,14 @@ def templates() -> Environment:
     """Every value is escaped, whatever the template's name."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("pytest_pinchbench.reports"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
     )
+    environment.filters["score"] = formats.score
+    return environment
 
 
 def source(name: str) -> str:
@@ -39,11 +41,13 @@ def attempt_html(record: Record, conversation: Sequence[Entry], *, criteria: boo
     Without ``criteria`` issues and notes are left out, too: where a failure's text has them.
     """
     usage, judge = record["usage"], record["judge_usage"]
+    parts = cost_parts([record])
+    cost = [(f"{name} cost", formats.money(parts[name])) for name in ("agent", "judge", "total")]
     facts = [
         ("time", formats.seconds(record["execution_time"])),
         ("tokens", formats.count(usage["total_tokens"])),
         ("requests", formats.count(usage["request_count"])),
-        ("cost", formats.cost(usage)),
+        *cost,
     ]
     if judge:
         facts.append(("judge's tokens", formats.count(judge["total_tokens"])))

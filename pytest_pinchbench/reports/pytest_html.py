@@ -74,12 +74,13 @@ class HtmlReportHooks:
 
     def pytest_html_results_table_row(self, report: pytest.TestReport, cells: list[str]) -> None:
         values: dict[str, Any] = dict(report.user_properties)
-        score, tokens, cost = (values.get(n) for n in ("score", "total_tokens", "cost_usd"))
+        score, tokens, cost = (values.get(n) for n in ("score", "total_tokens", "total_cost_usd"))
+        amount = {"usd": cost, "complete": values.get("cost_is_complete", True)}
         cells[_AFTER:_AFTER] = [
             _cell("score", formats.score(score), _sortable(score)),
             _cell("category", str(values.get("category", ""))),
             _cell("tokens", formats.count(tokens), _sortable(tokens)),
-            _cell("cost", formats.cost({"cost_usd": cost}), _sortable(cost)),
+            _cell("cost", formats.money(amount), _sortable(cost)),
         ]
 
 

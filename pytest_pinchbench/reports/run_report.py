@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_pinchbench.reports import github, text
 from pytest_pinchbench.reports.files import write_files
+from pytest_pinchbench.reports.terminal import summary_lines
 from pytest_pinchbench.results.comparison import compare_with_last
 from pytest_pinchbench.results.gates import gates
 from pytest_pinchbench.results.run_directory import RunDirectory
@@ -29,20 +29,24 @@ class Ended:
         settings: Settings,
         baselines: Sequence[Summary],
         wall_seconds: float | None = None,
+        troubles: Mapping[tuple[str, int], str] | None = None,
     ) -> None:
         self._directory = directory
         self._settings = settings
         self._baselines = baselines
         self.records = directory.records()
-        self.summary = summarize(self.records, run, wall_seconds=wall_seconds)
+        self.summary = summarize(self.records, run, wall_seconds=wall_seconds, troubles=troubles)
         self.comparisons = compare_with_last([*baselines, self.summary])
-        self.gates = gates(
-            self.summary,
-            self.comparisons,
-            fail_under=settings.fail_under,
-            compare_fail=settings.compare_fail,
-        )
-        self.summary["gates"] = [asdict(gate) for gate in self.gates]
+        self.gates = [
+            text.gate_document(gate, self.summary)
+            for gate in gates(
+                self.summary,
+                self.comparisons,
+                fail_under=settings.fail_under,
+                compare_fail=settings.compare_fail,
+            )
+        ]
+        self.summary["gates"] = self.gates
 
     def write(self, say: Callable[[str], None]) -> None:
         """The files at the top of the run directory."""
@@ -55,9 +59,13 @@ class Ended:
             say=say,
         )
 
-    def lines(self) -> list[str]:
-        """For the terminal, after the summary: gates, comparisons, annotations for GitHub."""
-        lines: list[str] = []
+    def lines(self, where: str, hints: Sequence[str] = ()) -> list[str]:
+        """For the terminal: the summary, gates, comparisons, annotations for GitHub. ``hints``
+        stand where there is no official mean: how to go on.
+        """
+        lines = summary_lines(self.summary, where)
+        if not self.summary["official"]:
+            lines += hints
         for gate in self.gates:
             lines += text.gate_lines(gate)
         for comparison in self.comparisons:
@@ -74,13 +82,11 @@ class Ended:
         """``code`` is pytest's. Between 0 and 1 ``--pinchbench-fail-under`` decides in the place
         of the items, and a gate that is not met is a failure.
 
-        A resumed run is no success while any of its attempts has no valid result, be it one
-        that this session was not to run.
+        A run is not a success while any attempt that was asked for has no valid result: skipped
+        by a conftest.py, left out by ``--lf``, of an earlier session that is resumed.
         """
         if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             return code
         passed = code == pytest.ExitCode.OK or self._settings.fail_under is not None
-        if self._settings.resume is not None:
-            passed = passed and self.summary["official"]
-        passed = passed and all(gate.met for gate in self.gates)
+        passed = passed and self.summary["official"] and all(gate["met"] for gate in self.gates)
         return int(pytest.ExitCode.OK if passed else pytest.ExitCode.TESTS_FAILED)

@@ -1,47 +1,53 @@
-"""Comparisons as lines for a terminal of 80 columns."""
+"""A run in one line; comparisons and gates in words, for terminals of 80 columns too."""
 
 from __future__ import annotations
 
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean
 from typing import Any
 
 from pytest_pinchbench.reports import formats
-from pytest_pinchbench.reports.terminal import WIDTH
-from pytest_pinchbench.results.comparison import Comparison, Verdict, names
+from pytest_pinchbench.reports.terminal import WIDTH, selection, what_is_missing
+from pytest_pinchbench.results.comparison import Comparison, TaskVerdict, names
 from pytest_pinchbench.results.gates import Gate
-from pytest_pinchbench.results.summary import shown_score
+from pytest_pinchbench.results.statistics import ATTEMPTS_FOR_POWER
 
 _INDENT = " " * len("Comparison  ")
-_ORDER: tuple[Verdict, ...] = ("worse", "changed", "within noise", "same", "better")
+_ORDER: tuple[TaskVerdict, ...] = ("worse", "lower", "within noise", "same", "higher", "better")
 
 
 def headline(run: Mapping[str, Any]) -> str:
-    """A run in one sentence."""
-    score = shown_score(run)
-    if score is None:
-        return f"{run['model']}: no valid result"
-    kind = "mean score" if run["official"] else "no official mean; over the valid tasks"
-    spread = f" (95 % interval {formats.bounds(score['interval'])})" if score["interval"] else ""
-    return (
-        f"{run['model']}: {kind} {formats.score(score['mean'])}{spread}, "
-        f"{formats.percent(score['pass_rate'])} of {formats.counted(score['tasks'], 'task')} "
-        f"with full score, cost {formats.cost(run['usage'])}"
-    )
+    """A run in one line, its gates included."""
+    score = formats.shown_score(run)
+    parts = [str(run["model"])]
+    if not run["official"]:
+        parts.append(f"no official mean ({what_is_missing(run)})")
+    if score is not None:
+        spread = f" ({formats.bounds(score['interval'])})" if score["interval"] else ""
+        what = (
+            "mean" if run["official"] else f"over {formats.counted(score['tasks'], 'valid task')}"
+        )
+        parts.append(f"{what} {formats.score(score['mean'])}{spread}")
+        parts.append(f"{formats.percent(score['pass_rate'])} full")
+    parts += [selection(run), f"total cost {formats.money(run['cost']['total'])}"]
+    parts += [
+        f"{gate['name'].lower()} {'met' if gate['met'] else 'not met'}"
+        for gate in run.get("gates", ())
+    ]
+    return " · ".join(parts)
 
 
 def comparison_lines(comparison: Comparison) -> list[str]:
     """The means, then every task that is not the same, regressions first."""
-    lines = [*_heading(comparison), *(f"{_INDENT}{line}" for line in _mean(comparison))]
+    lines = _heading(comparison)
+    for finding in findings(comparison):
+        lines += textwrap.wrap(
+            finding, WIDTH, initial_indent=_INDENT, subsequent_indent=f"{_INDENT}  "
+        )
     lines += _task_table(comparison)
-    for what, tasks in (
-        ("Only in the baseline", comparison.only_in_baseline),
-        ("Only in the new run", comparison.only_in_new),
-    ):
-        if tasks:
-            lines += _wrapped(f"{what}: {', '.join(tasks)}")
+    for what, tasks in one_sided(comparison):
+        lines += _wrapped(f"{what}: {', '.join(tasks)}")
     for note in comparison.notes:
         lines += _wrapped(f"Note: {note}")
     return lines
@@ -56,15 +62,82 @@ def _heading(comparison: Comparison) -> list[str]:
     return [f"Comparison  {short(new, rest)}", f"{_INDENT}{short(f'with {old}', rest)}"]
 
 
-def gate_lines(gate: Gate) -> list[str]:
-    """``Gate        met: mean 0.7371, required 0.7``"""
-    line = f"{gate.name:{len(_INDENT)}}{'met' if gate.met else 'not met'}: {gate.why}"
+def gate_document(gate: Gate, summary: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A gate as ``summary.json`` has it. ``summary``: of the run that it judges the mean of."""
+    required = formats.mark(gate.required)
+    if gate.reasons:
+        why = f"{'; '.join(gate.reasons)} (allowed: {required})"
+    elif gate.mean is not None and summary is not None:
+        mean = formats.against(gate.mean, gate.required)
+        why = f"mean {mean} of {formats.selection(summary)}, required {required}"
+    elif gate.met:
+        why = f"no significant drop of more than {required}"
+    else:
+        why = f"no official mean to hold against {required}"
+    return {"name": gate.name, "met": gate.met, "why": why}
+
+
+def gate_lines(gate: Mapping[str, Any]) -> list[str]:
+    """``Gate        met: mean 0.737 of 7 of the 7 tasks of demo, required 0.7``"""
+    state = "met" if gate["met"] else "not met"
+    line = f"{gate['name']:{len(_INDENT)}}{state}: {gate['why']}"
     return textwrap.wrap(line, WIDTH, subsequent_indent=_INDENT, break_on_hyphens=False)
 
 
+def verdict(comparison: Comparison) -> str:
+    """``mean worse``, and whether tasks changed beside it."""
+    if comparison.verdict is None:
+        return "nothing to compare"
+    both = comparison.tasks_changed and comparison.verdict != "tasks changed"
+    return f"{comparison.verdict}, tasks changed" if both else comparison.verdict
+
+
+def findings(comparison: Comparison) -> Iterator[str]:
+    """What a comparison found, a statement each."""
+    if comparison.difference is None or comparison.interval is None:
+        return
+    yield (
+        f"{formats.score(comparison.baseline)} -> {formats.score(comparison.new)}, "
+        f"{formats.difference(comparison.difference)}: {verdict(comparison)}"
+    )
+    yield (
+        f"on these tasks {formats.bounds_of_difference(comparison.interval)} "
+        f"({formats.mark(100 * (comparison.confidence or 0))} % interval)"
+    )
+    if similar := comparison.similar_tasks_interval:
+        yield f"on tasks like these {formats.bounds_of_difference(similar)} (95 % interval)"
+    tests = ((comparison.p_mean, "the mean"), (comparison.p_any, "any task"))
+    yield ", ".join(f"{what} {formats.p_value(p)}" for p, what in tests if p is not None)
+    if comparison.findable_drop is not None:
+        yield (
+            f"a mean drop of {formats.score(comparison.findable_drop)} would have been found 4 "
+            "times in 5"
+        )
+    elif (comparison.attempts or 0) < ATTEMPTS_FOR_POWER:
+        few = "one attempt" if comparison.attempts == 1 else "two attempts"
+        yield f"{few} a task cannot say what a comparison would have missed; three can"
+    yield f"over {counts(comparison)}"
+    first = sum(task.verdict in ("lower", "higher") for task in comparison.tasks)
+    if first and comparison.apart_by_chance is not None:
+        yield (
+            f"look first at the {formats.counted(first, 'task')} called lower or higher (chance "
+            f"alone: about {comparison.apart_by_chance:.1f})"
+        )
+
+
 def mean_line(comparison: Comparison) -> str:
-    """The means in one line: ``0.700 -> 0.612, -0.088: within noise (...)``."""
-    return " ".join(_mean(comparison)) or "nothing to compare"
+    """The findings in one line."""
+    return "; ".join(findings(comparison)) or "nothing to compare"
+
+
+def one_sided(comparison: Comparison) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The tasks that only one of the runs has."""
+    for what, tasks in (
+        ("Only in the baseline", comparison.only_in_baseline),
+        ("Only in the new run", comparison.only_in_new),
+    ):
+        if tasks:
+            yield what, tasks
 
 
 def counts(comparison: Comparison) -> str:
@@ -81,12 +154,12 @@ def table_lines(runs: Sequence[Mapping[str, Any]]) -> list[str]:
         (name, _mark(run), *figures(run))
         for run, name in sorted(zip(runs, names(runs), strict=True), key=lambda row: rank(row[0]))
     ]
-    width = min(24, max(5, *(len(name) for name, *_ in rows)))
-    head = ("model", "", "mean", "95 % interval", "passed", "tokens", "cost", "s/task")
+    width = min(22, max(5, *(len(name) for name, *_ in rows)))
+    head = ("model", "", "mean", "95 % interval", "passed", "tokens", "total", "s/task")
     lines = []
     for name, mark, mean, interval, passed, tokens, cost, time in [head, *rows]:
         lines.append(
-            f"{short(name, width):{width}} {mean:>5}{mark or ' '} {interval:>13} {passed:>6} "
+            f"{short(name, width):{width}} {mean:>5}{mark or ' '} {interval:>14} {passed:>6} "
             f"{tokens:>7} {cost:>9} {time:>7}".rstrip()
         )
     if any(mark for _, mark, *_ in rows):
@@ -95,22 +168,21 @@ def table_lines(runs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def figures(run: Mapping[str, Any]) -> tuple[str, str, str, str, str, str]:
-    """Mean, interval, pass rate, tokens, cost and agent's time per task, for a table."""
-    score = shown_score(run) or {"mean": None, "interval": None, "pass_rate": None}
-    times = [t["execution_time"] for t in run["tasks"] if t["execution_time"] is not None]
+    """Mean, interval, pass rate, tokens, total cost and agent's time a task, for a table."""
+    score = formats.shown_score(run) or {"mean": None, "interval": None, "pass_rate": None}
     return (
         formats.score(score["mean"]),
-        formats.bounds(score["interval"]).replace(" to ", "-"),
+        formats.bounds(score["interval"]),
         formats.percent(score["pass_rate"]),
         formats.count(run["usage"]["total_tokens"]),
-        formats.cost(run["usage"]),
-        formats.seconds(fmean(times) if times else None),
+        formats.money(run["cost"]["total"]),
+        formats.seconds(run["task_seconds"]),
     )
 
 
 def rank(run: Mapping[str, Any]) -> float:
     """Sorts the best mean first, a run without any mean last."""
-    score = shown_score(run)
+    score = formats.shown_score(run)
     return -score["mean"] if score else 1.0
 
 
@@ -122,25 +194,8 @@ def short(text: str, width: int) -> str:
     return f"{text[:head]}…{text[head + 1 - width :]}"
 
 
-def p_value(value: float) -> str:
-    return "p < 0.001" if value < 0.001 else f"p {value:.3f}"
-
-
 def _mark(run: Mapping[str, Any]) -> str:
     return "" if run["official"] else "*"
-
-
-def _mean(comparison: Comparison) -> Iterator[str]:
-    if comparison.difference is None:
-        return
-    yield (
-        f"{formats.score(comparison.baseline)} -> {formats.score(comparison.new)}, "
-        f"{formats.difference(comparison.difference)}: {comparison.verdict}"
-    )
-    if comparison.interval is not None and comparison.p_value is not None:
-        low, high = map(formats.difference, comparison.interval)
-        yield f"(95 % interval {low} to {high}, {p_value(comparison.p_value)})"
-    yield f"over {counts(comparison)}"
 
 
 def _task_table(comparison: Comparison) -> Iterator[str]:
@@ -155,11 +210,6 @@ def _task_table(comparison: Comparison) -> Iterator[str]:
             f"{short(task.task_id, width):{width}}  {formats.score(task.baseline):>7}  "
             f"{formats.score(task.new):>7}  {formats.difference(task.difference):>7}  "
             f"{task.verdict}"
-        )
-    if any(task.verdict == "changed" for task in rows):
-        yield from _wrapped(
-            "changed: too few attempts to tell it from noise; "
-            "--pinchbench-attempts 3 or more in both runs can."
         )
 
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.results.files import has_shape, read_json, safe_name, write_json
-from pytest_pinchbench.results.records import Record, iso_time
+from pytest_pinchbench.results.identity import check_same_experiment
+from pytest_pinchbench.results.records import Record, RunDescription, iso_time
 from pytest_pinchbench.results.run_directory import RunDirectory, read_record
-from pytest_pinchbench.suite.load import suite_digest
 
 if TYPE_CHECKING:
-    from pytest_pinchbench.settings import ModelSpec, Settings
+    from pytest_pinchbench.settings import Settings
 
 
 _RUN_SHAPE = {
@@ -29,44 +28,6 @@ _RUN_SHAPE = {
     "versions": {},
 }
 """What is read of ``run.json``."""
-
-
-GRADING = (
-    *("suite", "judge", "judge_timeout", "transcript_limit"),
-    *("check_timeout", "evaluation_timeout"),
-)
-"""What in an identity a grade depends on; the rest is what the agent's work depends on."""
-
-
-def identity(settings: Settings, suite_roots: Sequence[Path]) -> dict[str, Any]:
-    """What must agree for two results to be of one experiment: everything that a score can
-    depend on. Where a model is reached, retries and the number of workers do not matter.
-    """
-
-    def spec(model: ModelSpec | None) -> dict[str, Any] | None:
-        if model is None:
-            return None
-        return {"id": model.id, "api_protocol": model.api_protocol, "params": model.params}
-
-    value = {
-        "model": spec(settings.model),
-        "judge": spec(settings.judge),
-        "suite": sorted(suite_digest(root) for root in suite_roots),
-        "harness": settings.harness,
-        "environment": settings.recipe.environment,
-        "image": settings.recipe.image,
-        **{
-            name: getattr(settings, name)
-            for name in (
-                *("context_window", "max_tokens", "openclaw_version", "openclaw_install"),
-                *("openclaw_binary", "skip_bootstrap", "new_session", "timeout_multiplier"),
-                *("judge_timeout", "transcript_limit", "check_timeout"),
-                "evaluation_timeout",
-            )
-        },
-    }
-    plain: dict[str, Any] = json.loads(json.dumps(value, default=str))
-    return plain
 
 
 def find_run(named: str, settings: Settings, start: Path) -> Path:
@@ -88,10 +49,22 @@ def find_run(named: str, settings: Settings, start: Path) -> Path:
     if not runs:
         of_model = f" of {model_id}" if model_id else ""
         raise PinchBenchError(f"there is no run{of_model} with a result in {results_dir}")
-    return max(runs, key=lambda run: (run / "run.json").stat().st_mtime)
+    return max(runs, key=_last_start)
 
 
-def as_before(settings: Settings, earlier: Record) -> Settings:
+def _last_start(run: Path) -> str:
+    """Return the time at which a run was started, resumed or merged last, as ISO 8601 in UTC.
+
+    A damaged ``run.json`` counts as the newest: to pass over it would take another run for it.
+    """
+    description = read_json(run / "run.json")
+    if not has_shape(description, {"started_at": str}):
+        return "9999"
+    times = [description["started_at"], *description.get("resumed_at", [])]
+    return max(map(str, [*times, description.get("merged_at", "")]))
+
+
+def as_before(settings: Settings, earlier: RunDescription) -> Settings:
     """The settings with the attempts and the selection of tasks that an earlier run had, where
     the command line gives none: to go on with a run is to go on with all of it.
     """
@@ -110,12 +83,12 @@ def as_before(settings: Settings, earlier: Record) -> Settings:
     return settings
 
 
-def describe(path: Path) -> Record:
+def read_run_json(path: Path) -> RunDescription:
     """The ``run.json`` of a run directory. Raises ``PinchBenchError`` where there is none."""
     file = path / "run.json"
     if not file.exists():
-        raise PinchBenchError(f"{path} is no run directory: it has no run.json")
-    description: Record = read_json(file)
+        raise PinchBenchError(f"{path} is not a run directory: it has no run.json")
+    description: RunDescription = read_json(file)
     if not has_shape(description, _RUN_SHAPE):
         raise PinchBenchError(
             f"{file} is damaged: what was asked for in that run is not known any more; put a "
@@ -135,42 +108,18 @@ def refuse_damaged(path: Path) -> None:
         )
 
 
-def refuse_differences(what: str, was: Record, now: Record, regraded: str = "") -> None:
-    """Raise ``PinchBenchError`` that shows each difference, if the identities of two runs, given
-    as their ``run.json``, have any. ``regraded`` says how else to go on where only the grading
-    differs.
-    """
-    old, new = was["identity"], now["identity"]
-    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-    if names:
-        shown = "".join(
-            f"\n  {name}: {_shown(name, was)} there, {_shown(name, now)} here" for name in names
-        )
-        hint = f"\n{regraded}" if regraded and set(names) <= set(GRADING) else ""
-        raise PinchBenchError(f"{what} is another experiment; what differs:{shown}{hint}")
-
-
-def _shown(name: str, run: Record) -> str:
-    value = run["identity"].get(name)
-    if name != "suite":
-        return json.dumps(value)
-    commits = ", ".join(f"{suite} at {commit}" for suite, commit in run["suites"].items())
-    digests = ", ".join(digest[:12] for digest in value or ())
-    return f"{commits.replace(' at None', ' in no git repository')} (digest {digests})"
-
-
 def merge_runs(paths: Sequence[Path], results_dir: Path) -> tuple[RunDirectory, list[Record]]:
     """Shards of one experiment, put together in a new run directory.
 
     Returns it and its records. Raises ``PinchBenchError`` when the runs are of different
     experiments, or an attempt has a valid result in more than one of them.
     """
-    descriptions = [describe(path) for path in paths]
+    descriptions = [read_run_json(path) for path in paths]
     for path in paths:
         refuse_damaged(path)
     first = descriptions[0]
     for path, description in zip(paths[1:], descriptions[1:], strict=True):
-        refuse_differences(f"{path}, beside {paths[0]},", description, first)
+        check_same_experiment(f"merge {path} with {paths[0]}", first, description)
     chosen: dict[tuple[str, int], tuple[Path, Record]] = {}
     for path in paths:
         for found in sorted(path.glob("*/attempt-*/result.json")):
@@ -208,6 +157,9 @@ def merge_runs(paths: Sequence[Path], results_dir: Path) -> tuple[RunDirectory, 
             },
             "started_at": min(each["started_at"] for each in descriptions),
             "merged_at": iso_time(time.time()),
+            "arguments": list(
+                dict.fromkeys(path for each in descriptions for path in each.get("arguments", ()))
+            ),
             "merged_from": [str(path) for path in paths],
             "selected": list(selected.values()),
         },

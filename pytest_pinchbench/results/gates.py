@@ -1,6 +1,6 @@
 """The gates of a run: ``--pinchbench-fail-under`` and ``--pinchbench-compare-fail``.
 
-A gate that has nothing to go by is not met: what was lost on the way must not pass for a success.
+A gate without enough data fails: what was lost on the way must not pass for a success.
 """
 
 from __future__ import annotations
@@ -15,11 +15,17 @@ from pytest_pinchbench.results.statistics import TOLERANCE
 
 @dataclass(frozen=True)
 class Gate:
-    """What one gate says; ``name`` is for people."""
+    """What one gate says; ``name`` is for people, ``required`` the value of its option.
+
+    ``mean`` is the official mean that was held against it (None: there is none, or the gate is
+    of a comparison); ``reasons`` are those of a comparison that is not met.
+    """
 
     name: str
     met: bool
-    why: str
+    required: float
+    mean: float | None = None
+    reasons: tuple[str, ...] = ()
 
 
 def gates(
@@ -32,34 +38,39 @@ def gates(
     """One for each that was asked for."""
     found = []
     if fail_under is not None:
-        found.append(_mean_gate(summary, fail_under))
+        mean = summary["score"]["mean"] if summary["score"] else None
+        met = mean is not None and reaches(mean, fail_under)
+        found.append(Gate("Gate", met, fail_under, mean))
     if compare_fail is not None and comparisons:
         found.append(comparison_gate(comparisons, compare_fail))
     return found
 
 
-def _mean_gate(summary: Mapping[str, Any], mark: float) -> Gate:
-    score = summary["score"]
-    if score is None:
-        return Gate("Gate", False, f"no official mean to hold against {mark:g}")
-    met = score["mean"] >= mark - TOLERANCE
-    return Gate("Gate", met, f"mean {score['mean']:.4f}, required {mark:g}")
+def reaches(score: float, mark: float) -> bool:
+    """Whether a score is at least ``mark``, up to rounding."""
+    return score >= mark - TOLERANCE
 
 
 def comparison_gate(comparisons: Sequence[Comparison], drop: float) -> Gate:
-    """Met when no baseline is significantly better by more than ``drop``, and each task that
-    has a result there has one here.
+    """Met when no baseline is significantly better by more than ``drop``, in the mean or in
+    the tasks that dropped, and the runs have the same tasks with all of their attempts valid.
     """
     reasons = [reason for comparison in comparisons for reason in _against(comparison, drop)]
-    why = "; ".join(reasons) or f"no significant drop of more than {drop:g}"
-    return Gate("Comparison", not reasons, why)
+    return Gate("Comparison", not reasons, drop, reasons=tuple(reasons))
 
 
 def _against(comparison: Comparison, drop: float) -> Iterator[str]:
     baseline = comparison.baseline_name
+    for what, tasks in (
+        ("with an invalid or missing attempt", comparison.not_valid),
+        (f"only in {baseline}", comparison.only_in_baseline),
+        ("only in this run", comparison.only_in_new),
+    ):
+        if tasks:
+            yield f"too little to go by against {baseline}: {what}: {some(tasks)}"
     if not comparison.tasks:
         yield f"nothing to compare with {baseline}"
-    elif comparison.lost:
-        yield f"no valid result here of what {baseline} has: {some(comparison.lost)}"
     if comparison.worse_by_more_than(drop):
-        yield f"the mean is significantly below that of {baseline}, by more than {drop:g}"
+        yield f"the mean is significantly below that of {baseline}, by more than allowed"
+    if comparison.dropped_by_more_than(drop):
+        yield f"tasks dropped significantly against {baseline}, by more than allowed"

@@ -1,4 +1,4 @@
-"""Records of a run as one document: ``summary.json``.
+"""The numbers of a run, computed once: ``summary.json``. Every report renders it.
 
 Its shape is ``schemas/pinchbench-summary-1.json``. It holds every attempt's score, so that
 a comparison needs nothing else.
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any
 
 from pytest_pinchbench.issues import PinchBenchError
-from pytest_pinchbench.results import statistics as scores
-from pytest_pinchbench.results.earlier_runs import describe, find_run, refuse_damaged
+from pytest_pinchbench.results.earlier_runs import find_run, read_run_json, refuse_damaged
 from pytest_pinchbench.results.files import has_shape, read_json
-from pytest_pinchbench.results.records import Record
+from pytest_pinchbench.results.records import Record, cost_parts
 from pytest_pinchbench.results.run_directory import RunDirectory
+from pytest_pinchbench.results.statistics import mean_interval
 
 if TYPE_CHECKING:
     from pytest_pinchbench.settings import Settings
@@ -27,10 +27,19 @@ SUMMARY_SCHEMA = "pinchbench-summary-1"
 
 Summary = dict[str, Any]
 
+_OVERLOADED = 3.0  # times the first start-up that the median one may take
+_TOKENS = (
+    *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
+    *("total_tokens", "request_count"),
+)
+
 _SHAPE = {
     **dict.fromkeys(("run_id", "model", "judge", "started_at", "score", "reference"), object),
     "official": bool,
-    "usage": {"total_tokens": int, "cost_usd": (int, float, type(None))},
+    "usage": {"total_tokens": int},
+    "selection": {"tasks": int, "suite_tasks": (int, type(None))},
+    "cost": {"total": {"usd": (int, float, type(None)), "complete": bool}},
+    "task_seconds": (int, float, type(None)),
     "tasks": [
         {
             **dict.fromkeys(("category", "execution_time"), object),
@@ -52,16 +61,23 @@ _NO_PART_OF_THE_DIGEST = (
 
 
 def summarize(
-    records: Sequence[Record], run: Mapping[str, Any], *, wall_seconds: float | None = None
+    records: Sequence[Record],
+    run: Mapping[str, Any],
+    *,
+    wall_seconds: float | None = None,
+    troubles: Mapping[tuple[str, int], str] | None = None,
 ) -> Summary:
     """The summary of a run.
 
     ``records`` are those of its run directory, ``run`` is its ``run.json`` (or empty), whose
     ``selected`` says which attempts were to run and in what order: one without a record is
     ``missing``, a record that was not selected is left out. Without it, the records are all
-    there is. ``wall_seconds`` is how long the run took, where that is known.
+    there is. ``wall_seconds`` is how long the run took, where that is known; ``troubles`` say
+    why attempts (task id, number) have no record.
     """
-    wanted = [(entry["task_id"], entry["attempt"]) for entry in run.get("selected") or ()]
+    selected = run.get("selected") or ()
+    wanted = [(entry["task_id"], entry["attempt"]) for entry in selected]
+    categories = {entry["task_id"]: entry.get("category") for entry in selected}
     found = {(record["task_id"], record["attempt"]): record for record in records}
     wanted = wanted or sorted(found)
     records = [found[key] for key in wanted if key in found]
@@ -71,11 +87,20 @@ def summarize(
         "invalid": sum(not _is_scored(record) for record in records),
         "missing": len(wanted) - len(records),
     }
-    valid = _score(records)
+    attempts: dict[str, dict[int, Record | None]] = {}
+    for task_id, attempt in sorted(wanted, key=lambda key: key[1]):
+        attempts.setdefault(task_id, {})[attempt] = found.get((task_id, attempt))
+    tasks = [
+        _task(task_id, categories.get(task_id), attempts[task_id], troubles or {})
+        for task_id in dict.fromkeys(task_id for task_id, _ in wanted)
+    ]
+    times = [task["execution_time"] for task in tasks if task["execution_time"] is not None]
+    valid = _score(tasks)
     official = bool(wanted) and counts["scored"] == counts["selected"]
+    selection, partial = _selection(run, tasks)
     settings = run.get("settings") or {}
     judge = settings.get("judge") or {}
-    first = records[0] if records else {}
+    first: Mapping[str, Any] = records[0] if records else {}
     return {
         "schema_version": SUMMARY_SCHEMA,
         "run_id": run.get("run_id", first.get("run_id")),
@@ -84,14 +109,17 @@ def summarize(
         "started_at": min((record["started_at"] for record in records), default=None),
         "finished_at": max((record["finished_at"] for record in records), default=None),
         "wall_seconds": wall_seconds,
+        "task_seconds": fmean(times) if times else None,
+        "startup_seconds": _startup(records),
         "official": official,
+        "partial": partial,
+        "selection": selection,
         "score": valid if official else None,
         "reference": None if official else valid,
         "attempts": counts,
-        "usage": _usage([record["usage"] for record in records]),
-        "judge_usage": _judge_usage(records),
-        "categories": _categories(records),
-        "tasks": _tasks(wanted, found),
+        **_spent(records),
+        "categories": _categories(tasks),
+        "tasks": tasks,
         "suites": run.get("suites") or {},
         "versions": {
             **(run.get("versions") or {}),
@@ -105,10 +133,10 @@ def summarize(
 
 def read_baselines(settings: Settings, start: Path) -> list[Summary]:
     """The runs of ``--pinchbench-compare``. Raises ``PinchBenchError``."""
-    return [read_run(find_run(named, settings, start)) for named in settings.compare]
+    return [read_summary(find_run(named, settings, start)) for named in settings.compare]
 
 
-def read_run(path: Path) -> Summary:
+def read_summary(path: Path) -> Summary:
     """The summary of a finished run, given its directory or its ``summary.json``.
 
     Of a directory the records count, not the summary in it. Raises ``PinchBenchError``.
@@ -120,7 +148,7 @@ def read_run(path: Path) -> Summary:
             raise PinchBenchError(
                 f"{path} holds no results: a run directory has <task id>/attempt-1/result.json"
             )
-        run = describe(path) if (path / "run.json").exists() else {}
+        run: Mapping[str, Any] = read_run_json(path) if (path / "run.json").exists() else {}
         return summarize(records, run, wall_seconds=wall_seconds_of(path))
     summary: Summary = read_json(path)
     if not has_shape(summary, _SHAPE):
@@ -139,78 +167,89 @@ def wall_seconds_of(directory: Path) -> float | None:
     return float(summary["wall_seconds"])
 
 
-def shown_score(summary: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The official score, or else the one over the valid tasks (``official`` says which)."""
-    score: dict[str, Any] | None = summary["score"] or summary["reference"]
-    return score
-
-
-def _score(records: Sequence[Record]) -> dict[str, Any] | None:
-    """Mean, pass rate and interval over the valid records."""
-    score = scores.overall(records)
-    if score is None:
+def _score(tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Mean, pass rate and interval over the valid tasks; None without one."""
+    valid = [task for task in tasks if task["mean"] is not None]
+    if not valid:
         return None
-    bounds = scores.mean_interval(records)
+    interval = mean_interval([task["mean"] for task in valid])
     return {
-        "mean": score.mean,
-        "pass_rate": score.pass_rate,
-        "interval": list(bounds) if bounds else None,
-        "tasks": score.tasks,
+        "mean": fmean(task["mean"] for task in valid),
+        "pass_rate": fmean(task["pass_rate"] for task in valid),
+        "interval": list(interval) if interval else None,
+        "tasks": len(valid),
     }
 
 
-def _categories(records: Sequence[Record]) -> list[dict[str, Any]]:
+def _selection(
+    run: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]
+) -> tuple[dict[str, Any], bool | None]:
+    """How many of how many tasks were chosen, and whether that is a part of them."""
+    sizes = run.get("suite_tasks") or {}
+    size = sum(sizes.values()) if sizes else None
+    chosen = {"tasks": len(tasks), "suite_tasks": size, "suite": " and ".join(sizes) or None}
+    return chosen, None if size is None else len(tasks) < size
+
+
+def _categories(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """In alphabetical order; a task that never ran has the category that was selected."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for task in tasks:
+        if task["category"] is not None:
+            groups.setdefault(task["category"], []).append(task)
     return [
         {
             "category": name,
-            "tasks": len({record["task_id"] for record in group}),
-            "official": all(_is_scored(record) for record in group),
+            "tasks": len(group),
+            "official": all(task["mean"] is not None for task in group),
             "score": _score(group),
-            "usage": _usage([record["usage"] for record in group]),
         }
-        for name, group in scores.by_category(records).items()
+        for name, group in sorted(groups.items())
     ]
 
 
-def _tasks(
-    wanted: Sequence[tuple[str, int]], found: Mapping[tuple[str, int], Record]
-) -> list[dict[str, Any]]:
-    """One entry a task, in the order of the run."""
-    attempts: dict[str, list[int]] = {}
-    for task_id, attempt in wanted:
-        attempts.setdefault(task_id, []).append(attempt)
-    return [
-        _task(task_id, {n: found.get((task_id, n)) for n in sorted(numbers)})
-        for task_id, numbers in attempts.items()
-    ]
-
-
-def _task(task_id: str, attempts: Mapping[int, Record | None]) -> dict[str, Any]:
+def _task(
+    task_id: str,
+    category: str | None,
+    attempts: Mapping[int, Record | None],
+    troubles: Mapping[tuple[str, int], str],
+) -> dict[str, Any]:
+    """One task. With an invalid or a missing attempt it has no number at all."""
     records = [record for record in attempts.values() if record is not None]
-    valid = [record for record in records if _is_scored(record)]
-    values = [record["metrics"]["score"] for record in valid]
+    valid = len(records) == len(attempts) and all(map(_is_scored, records))
+    metrics: list[Any] = [record["metrics"] for record in records] if valid else []
+    values = [one["score"] for one in metrics]
+    passed = [one["passed"] for one in metrics]
     times = [record["execution_time"] for record in records if record["execution_time"] is not None]
-    last = records[-1] if records else {}
+    last: Mapping[str, Any] = records[-1] if records else {}
     return {
         "task_id": task_id,
         "name": last.get("name"),
-        "category": last.get("category"),
+        "category": last.get("category", category),
         "grading_type": last.get("grading_type"),
-        "mean": statistics.fmean(values) if values else None,
-        "pass_rate": statistics.fmean(r["metrics"]["passed"] for r in valid) if valid else None,
+        "mean": fmean(values) if valid else None,
+        "pass_rate": fmean(passed) if valid else None,
         "min": min(values, default=None),
         "max": max(values, default=None),
-        "std": statistics.stdev(values) if len(values) > 1 else None,
-        "execution_time": statistics.fmean(times) if times else None,
-        "usage": _usage([record["usage"] for record in records]),
-        "judge_usage": _judge_usage(records),
-        "attempts": [_attempt(number, record) for number, record in attempts.items()],
+        "std": stdev(values) if len(values) > 1 else None,
+        "execution_time": fmean(times) if times else None,
+        **_spent(records),
+        "attempts": [
+            _attempt(number, record, troubles.get((task_id, number), "not run"))
+            for number, record in attempts.items()
+        ],
     }
 
 
-def _attempt(number: int, record: Record | None) -> dict[str, Any]:
+def _attempt(number: int, record: Record | None, why: str) -> dict[str, Any]:
     if record is None:
-        return {"attempt": number, "status": "missing", "score": None, "passed": None}
+        return {
+            "attempt": number,
+            "status": "missing",
+            "score": None,
+            "passed": None,
+            "why_missing": why,
+        }
     return {
         "attempt": number,
         "status": record["status"],
@@ -218,7 +257,7 @@ def _attempt(number: int, record: Record | None) -> dict[str, Any]:
         "passed": record["metrics"]["passed"],
         "timed_out": record["timed_out"],
         "execution_time": record["execution_time"],
-        "usage": _usage([record["usage"]]),
+        **_spent([record]),
         "issues": record["issues"],
     }
 
@@ -232,24 +271,32 @@ def _agent(record: Record) -> str | None:
     return execution["version"] if execution else None
 
 
-def _judge_usage(records: Sequence[Record]) -> dict[str, Any] | None:
-    """What the judge used; it is in no other sum. None where no judge was asked."""
-    usages = [record["judge_usage"] for record in records if record["judge_usage"]]
-    return _usage(usages) if usages else None
+def _startup(records: Sequence[Record]) -> dict[str, Any] | None:
+    """Seconds from starting the agent to its first prompt; None where no attempt has them."""
+    found = [
+        (record["started_at"], record["seconds"]["startup"])
+        for record in records
+        if record.get("seconds", {}).get("startup") is not None
+    ]
+    if not found:
+        return None
+    first, middle = min(found)[1], median(value for _, value in found)
+    return {"first": first, "median": middle, "overloaded": middle > _OVERLOADED * first}
+
+
+def _spent(records: Sequence[Record]) -> dict[str, Any]:
+    """Tokens of the agent and of the judge (in no other sum), and what both cost."""
+    agent = [record["usage"] for record in records]
+    judge = [record["judge_usage"] for record in records if record["judge_usage"]]
+    return {
+        "usage": _usage(agent),
+        "judge_usage": _usage(judge) if judge else None,
+        "cost": cost_parts(records),
+    }
 
 
 def _usage(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The sum; ``cost_usd`` is that of the parts whose price is known, None without any."""
-    costs = [usage["cost_usd"] for usage in usages if usage["cost_usd"] is not None]
-    names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-    return {
-        **{
-            name: sum(usage[name] for usage in usages)
-            for name in (*names, "total_tokens", "request_count")
-        },
-        "cost_usd": sum(costs) if costs else None,
-        "cost_is_complete": len(costs) == len(usages),
-    }
+    return {name: sum(usage[name] for usage in usages) for name in _TOKENS}
 
 
 def _digest(settings: Mapping[str, Any]) -> str:

@@ -18,10 +18,12 @@ def answer(config: pytest.Config) -> int | None:
     try:
         settings = resolve(config, os.environ)
         if settings.show_recipe:
+            from pytest_pinchbench.session.fixtures import check_kinds
+            from pytest_pinchbench.session.mode import choose_mode
             from pytest_pinchbench.session.run import Run
             from pytest_pinchbench.settings.recipes import describe_recipe
 
-            Run(config, settings, run_id="", directory=None).check_kinds()
+            check_kinds(Run(config, settings, choose_mode(settings), run_id=""))
             print(describe_recipe(settings.recipe))
             return 0
         if settings.merge:
@@ -47,9 +49,8 @@ def _only_compares(settings: Settings) -> bool:
 
 def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
     from pytest_pinchbench.reports.run_report import Ended
-    from pytest_pinchbench.reports.terminal import Outcome, summary_lines
-    from pytest_pinchbench.results.earlier_runs import describe, merge_runs
-    from pytest_pinchbench.results.statistics import TOLERANCE
+    from pytest_pinchbench.results.earlier_runs import merge_runs, read_run_json
+    from pytest_pinchbench.results.gates import reaches
     from pytest_pinchbench.results.summary import read_baselines
 
     if config.args_source is pytest.Config.ArgsSource.ARGS:
@@ -59,18 +60,13 @@ def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
         )
     baselines = read_baselines(settings, start)
     paths = [start / path for path in settings.merge]
-    directory, records = merge_runs(paths, start / settings.results_dir)
-    description = describe(directory.path)
-    found = {(record["task_id"], record["attempt"]): record for record in records}
-    selected = [(one["task_id"], one["attempt"]) for one in description["selected"]]
-    outcomes = [Outcome(*key, found.get(key)) for key in selected]
-    ended = Ended(directory, description, settings, baselines)
+    directory, _ = merge_runs(paths, start / settings.results_dir)
+    ended = Ended(directory, read_run_json(directory.path), settings, baselines)
     ended.write(say=print)
-    lines = summary_lines(outcomes, seconds=None, where=str(directory.path))
-    print("\n".join([*lines, *ended.lines()]))
+    print("\n".join(ended.lines(str(directory.path))))
     # as of one run of all these tasks
-    scores = [-1.0 if outcome.score is None else outcome.score for outcome in outcomes]
-    short = any(score < settings.pass_mark - TOLERANCE for score in scores)
+    scores = [one["score"] for task in ended.summary["tasks"] for one in task["attempts"]]
+    short = any(score is None or not reaches(score, settings.pass_mark) for score in scores)
     return ended.exit_code(pytest.ExitCode.TESTS_FAILED if short else pytest.ExitCode.OK)
 
 

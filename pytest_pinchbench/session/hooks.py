@@ -4,61 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import signal
-import threading
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
-from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
-from pytest_pinchbench.session import fixtures
-from pytest_pinchbench.session.items import RUN, SuiteDirectory, TaskItem, is_suite_folder
+from pytest_pinchbench.session import announce
+from pytest_pinchbench.session.items import SuiteDirectory, TaskItem
 from pytest_pinchbench.session.progress import Live
 from pytest_pinchbench.session.run import Run
-from pytest_pinchbench.settings.resolve import resolve
+from pytest_pinchbench.suite.load import is_suite_folder
 
 _Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
-
-
-def start(config: pytest.Config) -> None:
-    """Set the session up: settings, run directory, suite, fixtures, hooks."""
-    worker_input = getattr(config, "workerinput", None)
-    try:
-        if worker_input is not None:
-            run = Run.join(config, worker_input["pinchbench"])
-        else:
-            from pytest_pinchbench.session import report_hooks as report_hooks
-
-            run = Run.start(config, resolve(config, os.environ))
-            # before our own: what is registered later is called earlier
-            report_hooks.register(config, run)
-    except PinchBenchError as error:
-        raise pytest.UsageError(str(error)) from None
-    config.stash[RUN] = run
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        # a job that CI ends this way is over as after Ctrl-C: sandboxes closed, summary printed
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        config.add_cleanup(_restore_sigterm)
-    config.pluginmanager.register(fixtures, "pinchbench-fixtures")
-    config.pluginmanager.register(CollectionHooks(run), "pinchbench-collection")
-    if worker_input is None:
-        config.pluginmanager.register(ControllerHooks(run), "pinchbench-controller")
-        # not "dsession": which of the two plugins is configured first is anyone's guess
-        if config.pluginmanager.hasplugin("xdist"):
-            config.pluginmanager.register(XdistHooks(run), "pinchbench-xdist")
-            if config.option.maxschedchunk is None:
-                # tasks are few and long: hand them out one by one
-                config.option.maxschedchunk = 1
-
-
-def _restore_sigterm() -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class CollectionHooks:
@@ -75,25 +35,6 @@ class CollectionHooks:
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """A project's own tests are not part of a run."""
         return True if collection_path.suffix == ".py" else None
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(
-        self, config: pytest.Config, items: list[pytest.Item]
-    ) -> None:
-        """The order is the one asked for, whatever a plugin that shuffles did; but a sanity
-        task goes first. A regrade leaves out what the earlier run has no result of, and every
-        run what others make of files (doctests in a README): it is no part of a score.
-        """
-        ours = sorted(
-            (item for item in items if isinstance(item, TaskItem)),
-            key=lambda item: (not item.is_sanity, item.order),
-        )
-        regraded = self.run.regraded
-        if regraded is not None:
-            ours = [one for one in ours if regraded.read(*one.key) is not None]
-        if gone := [item for item in items if item not in ours]:
-            config.hook.pytest_deselected(items=gone)
-        items[:] = ours
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -148,15 +89,12 @@ class ControllerHooks:
         self._live: Live | None = None
 
     def pytest_report_header(self) -> list[str]:
-        return self.run.header()
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.run.select([item.nodeid for item in session.items])
+        return announce.header(self.run)
 
     def pytest_report_collectionfinish(self) -> list[str]:
         if self.run.directory is None:
             return []
-        return [f"pinchbench: {warning}" for warning in self.run.warnings()]
+        return [f"pinchbench: {note}" for note in announce.notes(self.run)]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -189,8 +127,7 @@ class ControllerHooks:
         self.run.note_report(report)
         if self._live is not None and report.when == "setup":
             properties: dict[str, Any] = dict(report.user_properties)
-            cost = properties.get("cost_usd", 0.0) + properties.get("judge_cost_usd", 0.0)
-            self._live.scored(properties.get("score"), cost)
+            self._live.scored(properties.get("score"), properties.get("total_cost_usd"))
 
     def pytest_report_teststatus(
         self, report: pytest.TestReport | pytest.CollectReport
@@ -207,14 +144,6 @@ class ControllerHooks:
         letter = "." if report.passed else "F"
         return report.outcome, letter, f"{word} {formats.score(properties['score'])}"
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self.run.directory is None or not self.run.selected:
-            return
-        terminalreporter.ensure_newline()
-        terminalreporter.section(f"PinchBench: {self.run.model_id}")
-        for line in self.run.summary():
-            terminalreporter.write_line(line)
-
     def pytest_unconfigure(self) -> None:
         if self.run.directory is not None:
             self.run.directory.finish()
@@ -230,11 +159,11 @@ class XdistHooks:
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput["pinchbench"] = self.run.for_worker()
 
-    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        if not self.run.selected:
-            self.run.select(ids)
-            for warning in self.run.warnings():
-                self.run.say(warning)
+    def pytest_xdist_node_collection_finished(self) -> None:
+        if not self.run.selected and self.run.directory is not None:
+            self.run.select(self.run.directory.shared("chosen"))
+            for note in announce.notes(self.run):
+                self.run.say(note)
 
 
 class _JsonMapping(dict[str, Any]):

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_pinchbench.issues import SuiteError
-from pytest_pinchbench.suite.workspace_files import CONTROL
+from pytest_pinchbench.session.node_ids import file_id
+from pytest_pinchbench.session.run import RUN
 
 if TYPE_CHECKING:
     from pytest_pinchbench.results.records import Record
-    from pytest_pinchbench.session.run import Run
     from pytest_pinchbench.suite.task_file import Task
 
 # Markers that pytest or a common plugin acts on: a category of that name must not set them off.
@@ -27,19 +27,6 @@ _TAKEN |= {"and", "or", "not", "True", "False", "None"}
 
 
 _ORDER = itertools.count()
-
-
-def is_suite_folder(path: Path) -> bool:
-    """Whether a folder is the ``tasks`` of a skill checkout."""
-    return path.name == "tasks" and holds_task_files(path)
-
-
-def holds_task_files(path: Path) -> bool:
-    """Not in a folder that cannot be read, and not if it is none."""
-    try:
-        return any(name.startswith("task_") and name.endswith(".md") for name in os.listdir(path))
-    except OSError:
-        return False
 
 
 class SuiteDirectory(pytest.Directory):
@@ -53,25 +40,65 @@ class SuiteDirectory(pytest.Directory):
             raise self.CollectError(str(error)) from None
         for problem in broken:
             path = Path(str(problem.path))
+            if self._is_left_out(path):
+                continue
             yield BrokenTaskFile.from_parent(
-                self, path=path, nodeid=_file_id(self, path), problem=problem
+                self, path=path, nodeid=self._file_id(path), problem=problem
             )
         for task in selected:
-            yield TaskFile.from_parent(
-                self, path=task.path, nodeid=_file_id(self, task.path), task=task
+            if self._is_left_out(task.path):
+                continue
+            file = TaskFile.from_parent(
+                self, path=task.path, nodeid=self._file_id(task.path), task=task
             )
+            if file.is_parametrized():
+                raise self.CollectError(
+                    f"cannot parametrize {task.id}: pytest_generate_tests or a fixture with params "
+                    "would run the task several times, as one. Use --pinchbench-attempts for "
+                    "repeated attempts, and a run for each set of parameters."
+                )
+            yield file
+
+    def _is_left_out(self, path: Path) -> bool:
+        """Return whether ``--ignore``, ``--ignore-glob`` or a ``collect_ignore`` leaves a file
+        out: as for any test file, not if the command line names it.
+        """
+        pytests_own = self.config.pluginmanager.get_plugin("main")
+        assert pytests_own is not None
+        return not self.session.isinitpath(path) and bool(
+            pytests_own.pytest_ignore_collect(collection_path=path, config=self.config)
+        )
+
+    def _file_id(self, path: Path) -> str:
+        return file_id(path, self.config.rootpath, self.config.stash[RUN].settings.skill_dir)
 
 
 class TaskFile(pytest.Module):
-    """One task file; an item for each attempt. A module, for fixtures that have its scope or
-    look at ``request.module``, but with no Python in it.
-    """
+    """One task file; an item for each attempt.
 
-    obj = None
+    A module, as conftest.py files and plugins expect of a test's file; the one function in it is
+    the body of every item.
+    """
 
     def __init__(self, *, task: Task, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.pinchbench_task = task
+
+    def _getobj(self) -> ModuleType:
+        module = ModuleType(self.path.stem)
+        module.__file__ = str(self.path)
+        setattr(module, check_pass_mark.__name__, check_pass_mark)
+        return module
+
+    def is_parametrized(self) -> bool:
+        """Return whether pytest would make several tests, or one with parameters, of the task."""
+        name = check_pass_mark.__name__
+        left_out = _leave_foreign_fixtures_out(pytest.Function.from_parent(self, name=name))
+        return any(
+            set(function.callspec.params) - left_out
+            for function in self._genfunctions(name, check_pass_mark)
+            if hasattr(function, "callspec")
+        )
 
     def collect(self) -> Iterator[TaskItem]:
         attempts = self.config.stash[RUN].settings.attempts
@@ -106,9 +133,15 @@ class TaskItem(pytest.Function):
 
     def __init__(self, *, task: Task, attempt: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        _leave_foreign_fixtures_out(self)
         self.pinchbench_task = task
         self.attempt = attempt
         self.order = next(_ORDER)
+        hook = self.session.gethookproxy(self.path.parent)
+        self.is_ignored = not self.session.isinitpath(self.path) and bool(
+            hook.pytest_ignore_collect(collection_path=self.path, config=self.config)
+        )
+        """Whether a plugin or a conftest.py leaves the task's file out."""
         for name, what in ((task.category, "category"), (task.grading_type, "grading type")):
             marker = marker_name(name)
             self.config.addinivalue_line("markers", f"{marker}: a PinchBench {what}")
@@ -133,6 +166,22 @@ class TaskItem(pytest.Function):
         return self.path, 0, self.name
 
 
+def _leave_foreign_fixtures_out(item: pytest.Function) -> set[str]:
+    """Keep the fixtures called ``pinchbench_*`` and what these request; return the others.
+
+    Autouse fixtures (and the ini file's ``usefixtures``) are meant for a project's own tests: a
+    fake file system or a frozen clock would break every attempt, or bend its record.
+    """
+    definitions = item._fixtureinfo.name2fixturedefs
+    wanted = [name for name in item.fixturenames if name.startswith("pinchbench_")]
+    for name in wanted:  # grows meanwhile
+        requested = [arg for one in definitions.get(name, ()) for arg in one.argnames]
+        wanted += [arg for arg in requested if arg not in wanted]
+    left_out = set(item.fixturenames).difference(wanted)
+    item.fixturenames[:] = [name for name in item.fixturenames if name in wanted]
+    return left_out
+
+
 def marker_name(text: str) -> str:
     """A category as a marker that pytest takes, and ``-m`` understands: ``C++ (hard)`` is
     ``C_hard``.
@@ -144,24 +193,10 @@ def marker_name(text: str) -> str:
 def check_pass_mark(pinchbench_result: Record, request: pytest.FixtureRequest) -> None:
     """The body of every item: its score against the pass mark."""
     from pytest_pinchbench.reports.terminal import shortfall
-    from pytest_pinchbench.results.statistics import TOLERANCE
+    from pytest_pinchbench.results.gates import reaches
 
     run = request.config.stash[RUN]
     score = pinchbench_result["metrics"]["score"]
-    if score < run.settings.pass_mark - TOLERANCE:
+    assert score is not None, "pinchbench_result has failed for an invalid attempt"
+    if not reaches(score, run.settings.pass_mark):
         pytest.fail(shortfall(pinchbench_result, run.settings.pass_mark), pytrace=False)
-
-
-def _file_id(parent: pytest.Collector, path: Path) -> str:
-    """Short and the same everywhere: ``tasks/...`` in the run's own suite and in one outside
-    the rootdir; below the rootdir as pytest has it.
-    """
-    path = path.with_name(CONTROL.sub("?", path.name).replace("::", "?"))
-    root, skill_dir = path.parent.parent, parent.config.stash[RUN].settings.skill_dir
-    own = skill_dir is not None and skill_dir.resolve() == root.resolve()
-    if not own and path.is_relative_to(parent.config.rootpath):
-        return path.relative_to(parent.config.rootpath).as_posix()
-    return f"{path.parent.name}/{path.name}"
-
-
-RUN: pytest.StashKey[Run] = pytest.StashKey()

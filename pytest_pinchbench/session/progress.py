@@ -83,7 +83,7 @@ class Live:
         if self._scores:
             head += f", mean {formats.score(sum(self._scores) / len(self._scores))}"
         if self._cost:
-            head += f", ${self._cost:.4f}"
+            head += f", {formats.usd(self._cost)}"
         running = ", ".join(
             f"{node_id.rpartition('::')[2]} {now - began:.0f}s"
             for node_id, began in self._running.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,8 @@ from pytest_pinchbench.reports.run_report import Ended
 from pytest_pinchbench.results.records import Record
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import Summary
-from pytest_pinchbench.session.run import parse_node_id
+from pytest_pinchbench.session import announce
+from pytest_pinchbench.session.node_ids import parse_node_id
 
 if TYPE_CHECKING:
     from pytest_pinchbench.session.run import Run
@@ -58,13 +60,13 @@ class _Results:
         run = self._run
         assert run.directory is not None
         description = json.loads((run.directory.path / "run.json").read_bytes())
-        selected = [{"task_id": task, "attempt": k} for task, k in run.selected]
         return Ended(
             run.directory,
-            {**description, "selected": selected},
+            description,
             run.settings,
             run.baselines,
             run.wall_seconds,
+            run.troubles,
         )
 
 
@@ -91,13 +93,18 @@ class ReportHooks:
                 entries = conversation(directory, record, junit.TAIL)
                 junit.add_transcript(self._config, report, entries)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self._has_results():
-            ended = self._results.ended
-            session.exitstatus = ended.exit_code(int(session.exitstatus))
-            ended.write(self._run.say)
-            junit.add_suite_properties(self._config, ended.summary)
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        if not self._has_results():
+            return (yield)
+        ended = self._results.ended
+        session.exitstatus = ended.exit_code(int(session.exitstatus))
+        ended.write(self._run.say)
+        junit.add_suite_properties(self._config, ended.summary)
+        result = yield
+        # a plugin may have made a success of a session without tests (testmon)
+        session.exitstatus = ended.exit_code(int(session.exitstatus))
+        return result
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_json_modifyreport(self, json_report: dict[str, Any]) -> None:
@@ -107,6 +114,9 @@ class ReportHooks:
         json_report.update(self._run.redactor.json(json_report))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self._has_results():
-            for line in self._results.ended.lines():
-                terminalreporter.write_line(self._run.redactor.text(line))
+        run = self._run
+        if run.directory is not None and self._has_results():
+            terminalreporter.ensure_newline()
+            terminalreporter.section(f"PinchBench: {run.model_id}")
+            for line in self._results.ended.lines(run.short(run.directory), announce.hints(run)):
+                terminalreporter.write_line(run.redactor.text(line))

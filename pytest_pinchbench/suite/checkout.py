@@ -49,7 +49,7 @@ def resolve_skill_dir(settings: Settings, say: Callable[[str], None]) -> Path:
         if not (settings.skill_dir / "tasks").is_dir():
             origin = settings.origins.get("skill_dir", "skill_dir")
             raise SuiteError(
-                f"{settings.skill_dir} is no skill checkout: it has no folder tasks ({origin})"
+                f"{settings.skill_dir} is not a skill checkout: it has no folder tasks ({origin})"
             )
         return settings.skill_dir
     clone = _Clone(settings.skill_repo_url, settings.skill_repo_tag, settings.data_dir)

@@ -10,12 +10,14 @@ import sys
 import threading
 
 import pytest
-from waiting import wait_until
+from support.waiting import wait_until
 
 from pytest_pinchbench.environments import cloud as cloud_module
 from pytest_pinchbench.environments.cloud import CloudSandbox
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure, SettingsError
 from tests.cloud.conftest import Cloud, open_one
+
+pytestmark = pytest.mark.slow
 
 
 def sh(script: str) -> list[str]:

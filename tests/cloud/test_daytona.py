@@ -7,12 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from waiting import wait_until
+from support.waiting import wait_until
 
 from pytest_pinchbench.environments import cloud as cloud_module
 from pytest_pinchbench.environments import daytona as daytona_module
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure
 from tests.cloud.conftest import Cloud, open_one
+
+pytestmark = pytest.mark.slow
 
 MB = 1 << 20
 

@@ -6,7 +6,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-import zstandard
 from transcript_files import (
     OLDER_TABLE,
     SESSION,
@@ -22,7 +21,11 @@ from transcript_files import (
 )
 
 from pytest_pinchbench.harnesses.openclaw import transcripts
-from pytest_pinchbench.harnesses.openclaw.transcripts import TranscriptUnreadable, read_transcript
+from pytest_pinchbench.harnesses.openclaw.transcripts import (
+    TranscriptUnreadable,
+    read_transcript,
+    zstd,
+)
 
 CONVERSATION: list[Event] = [
     {"type": "session", "version": 4, "id": SESSION},
@@ -148,7 +151,7 @@ def test_a_compressed_row_that_would_fill_the_memory_is_refused(
 ) -> None:
     monkeypatch.setattr(transcripts, "MAX_BYTES", 1_000_000)
     database = write_table(tmp_path, [])
-    bomb = zstandard.compress(b" " * 50_000_000)
+    bomb = zstd.compress(b" " * 50_000_000)
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute(
             "INSERT INTO transcript_events VALUES (?, 0, NULL, 0, ?, 10, '{}')", (SESSION, bomb)
@@ -157,11 +160,12 @@ def test_a_compressed_row_that_would_fill_the_memory_is_refused(
         read_transcript(tmp_path, [SESSION])
 
 
-def test_a_row_that_is_not_zstd_is_unreadable(tmp_path: Path) -> None:
+@pytest.mark.parametrize("frame", [b"junk", zstd.compress(b'{"type": "message"}' * 100)[:-5]])
+def test_a_row_that_is_not_a_whole_zstd_frame_is_unreadable(tmp_path: Path, frame: bytes) -> None:
     database = write_table(tmp_path, [])
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute(
-            "INSERT INTO transcript_events VALUES (?, 0, NULL, 0, ?, 10, '{}')", (SESSION, b"junk")
+            "INSERT INTO transcript_events VALUES (?, 0, NULL, 0, ?, 10, '{}')", (SESSION, frame)
         )
     with pytest.raises(TranscriptUnreadable, match="compressed event"):
         read_transcript(tmp_path, [SESSION])

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import zstandard
+from pytest_pinchbench.harnesses.openclaw.transcripts import zstd
 
 Event = dict[str, Any]
 Writer = Callable[[Path, Sequence[Event]], None]
@@ -67,7 +67,7 @@ def write_table(
             if table is TABLE and compressed(seq):
                 connection.execute(
                     "INSERT INTO transcript_events VALUES (?, ?, NULL, 0, ?, ?, '{}')",
-                    (session, seq, zstandard.compress(text.encode()), len(text)),
+                    (session, seq, zstd.compress(text.encode()), len(text)),
                 )
             else:
                 connection.execute(

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from browser import CHROMIUM, Browser, browser
 from runs import HOSTILE, SCRIPTS, Run, run_pinchbench, write_run
-from suites import write_suite
+from support.suites import write_suite
 
 CONFTEST = '''
 from dataclasses import replace
 
 import pytest
-from shell_agent import ShellAgent
+from support.shell_agent import ShellAgent
 
 from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
 

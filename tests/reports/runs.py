@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from records import make_grade, make_run, record, result
-from surroundings import foreign_variables
+from support.records import make_grade, make_run, record, result
+from support.surroundings import foreign_variables
 
 from pytest_pinchbench.harnesses import Usage
 from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
 from pytest_pinchbench.issues import Issue
 from pytest_pinchbench.results.records import RUN_SCHEMA
 from pytest_pinchbench.results.run_directory import RunDirectory
-from pytest_pinchbench.results.summary import Summary, read_run, summarize
+from pytest_pinchbench.results.summary import Summary, read_summary, summarize
 
 Scores = Mapping[str, Sequence[float | None]]
 
@@ -114,7 +114,7 @@ def write_run(
         "run_id": "r1",
         "started_at": "2026-02-17T10:00:00.000+00:00",
         "model": model,
-        "identity": {"model": {"id": model}, "timeout_multiplier": 1.0},
+        "identity": {"model": model, "timeout_multiplier": 1.0},
         "settings": {
             "suite": "all",
             "limit": 0,
@@ -133,7 +133,7 @@ def write_run(
 
 
 def summary_of(path: Path, scores: Scores, **more: Any) -> Summary:
-    return read_run(write_run(path, scores, **more).path)
+    return read_summary(write_run(path, scores, **more).path)
 
 
 def quick_summary(scores: Scores, *, model: str = "m") -> Summary:
@@ -143,7 +143,7 @@ def quick_summary(scores: Scores, *, model: str = "m") -> Summary:
         for task_id, attempts in scores.items()
         for attempt, score in enumerate(attempts, 1)
     ]
-    return summarize(records, {"model": model, "run_id": model})
+    return summarize(records, {"model": model, "run_id": model, "identity": {"model": model}})
 
 
 SCRIPTS = {

@@ -7,7 +7,7 @@ import random
 import pytest
 from runs import quick_summary
 
-from pytest_pinchbench.reports.text import comparison_lines, gate_lines, table_lines
+from pytest_pinchbench.reports.text import comparison_lines, gate_document, gate_lines, table_lines
 from pytest_pinchbench.results.comparison import compare, compare_with_last, names
 from pytest_pinchbench.results.gates import comparison_gate
 
@@ -33,9 +33,9 @@ def test_two_models_that_differ_in_one_task_differ_in_that_task_alone(attempts):
     differing = {
         task: verdict for task, verdict in verdicts(comparison).items() if verdict != "same"
     }
-    assert differing == {"task_07": "changed" if attempts == 1 else "worse"}
+    assert differing == {"task_07": "lower"}
     assert comparison.difference == pytest.approx(-0.25 / 23)
-    assert not comparison.significant
+    assert comparison.verdict == "no difference found"
 
 
 def flaky_model(seed, attempts):
@@ -52,28 +52,29 @@ def flaky_model(seed, attempts):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attempts", [1, 3])
-def test_a_model_against_itself_is_called_different_at_most_twice_in_twenty(attempts):
+def test_a_model_against_itself_is_called_different_at_most_once_in_ten(attempts):
     calls = [
         compare(
             quick_summary(flaky_model(2 * seed, attempts)),
             quick_summary(flaky_model(2 * seed + 1, attempts)),
-        ).significant
-        for seed in range(20)
+        ).verdict
+        for seed in range(10)
     ]
-    assert sum(calls) <= 2
+    assert sum(verdict != "no difference found" for verdict in calls) <= 1
 
 
-def test_few_flaky_tasks_that_fall_the_same_way_are_noise_where_the_interval_alone_says_more():
+def test_few_flaky_tasks_that_fall_the_same_way_are_noise():
     ones = {task: [1.0] for task in TASKS}
     fallen = same_as(ones, **{task: [0.0] for task in TASKS[:4]})
     comparison = compare(quick_summary(ones), quick_summary(fallen))
-    assert comparison.interval[1] < 0
-    assert comparison.p_value > 0.05  # 2 / 2**4: all heads or all tails
-    assert comparison.verdict == "within noise"
+    assert comparison.p_mean == pytest.approx(2 / 2**4, abs=0.01)  # all heads or all tails
+    assert comparison.verdict == "no difference found"
+    assert comparison.interval[0] < -4 / 23 < 0 <= comparison.interval[1]
 
 
-@pytest.mark.parametrize(("change", "verdict"), [(-0.3, "worse"), (0.3, "better")])
+@pytest.mark.parametrize(("change", "verdict"), [(-0.3, "mean worse"), (0.3, "mean better")])
 def test_a_real_difference_is_found(change, verdict):
     generator = random.Random(5)
     old = {task: [generator.uniform(0.3, 0.7)] for task in TASKS}
@@ -84,23 +85,42 @@ def test_a_real_difference_is_found(change, verdict):
     assert low < change < high
 
 
+def test_tasks_that_change_in_both_directions_are_found_where_the_mean_is_the_same():
+    old = {task: [1.0, 1.0, 1.0] if n % 2 else [0.0, 0.0, 0.0] for n, task in enumerate(TASKS)}
+    new = same_as(
+        old,
+        **{task: [0.0, 0.0, 0.0] for task in TASKS[1:11:2]},
+        **{task: [1.0, 1.0, 1.0] for task in TASKS[0:10:2]},
+    )
+    comparison = compare(quick_summary(old), quick_summary(new))
+    assert comparison.difference == pytest.approx(0.0)
+    assert comparison.verdict == "tasks changed"
+    assert comparison.tasks_changed
+    assert comparison.interval[0] <= 0 <= comparison.interval[1]
+
+
 def test_a_consistent_fall_in_a_few_tasks_shows_with_three_attempts():
     old = {task: [1.0] * 3 for task in TASKS[:7]}
     new = same_as(old, **{task: [0.0] * 3 for task in TASKS[:3]})
     comparison = compare(quick_summary(old), quick_summary(new))
-    assert comparison.verdict == "worse"
-    assert list(verdicts(comparison).values()) == ["worse"] * 3 + ["same"] * 4
+    assert (comparison.verdict, comparison.tasks_changed) == ("mean worse", True)
+    assert comparison.interval[1] < 0
+    assert list(verdicts(comparison).values()) == ["lower"] * 3 + ["same"] * 4
+    assert comparison.apart_by_chance == pytest.approx(3 * 2 / 20)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "verdict"),
     [
-        ([1.0], [0.0], "changed"),
-        ([1.0, 1.0], [0.0, 0.0], "changed"),
+        ([1.0], [0.0], "lower"),
+        ([1.0, 1.0], [0.0, 0.0], "lower"),
         ([1.0, 0.0], [0.5, 0.0], "within noise"),
         ([1.0, 1.0, 1.0], [1.0, 1.0, 0.0], "within noise"),
-        ([1.0, 0.9, 0.8], [0.7, 0.6, 0.5], "worse"),
-        ([0.1, 0.2, 0.3, 0.4], [0.6, 0.9, 0.8, 0.7], "better"),
+        ([0.1, 0.2, 0.3, 0.4], [0.6, 0.9, 0.8, 0.7], "higher"),
+        ([0.5] * 5, [0.1] * 6, "lower"),
+        ([0.5] * 6, [0.1] * 6, "worse"),
+        ([0.1] * 6, [0.5] * 6, "better"),
+        ([0.1, 0.9] * 3, [0.5, 0.6] * 3, "within noise"),
         ([0.5, 0.5], [0.5, 0.5], "same"),
         ([0.4, 0.6], [0.5, 0.5], "same"),
     ],
@@ -108,6 +128,15 @@ def test_a_consistent_fall_in_a_few_tasks_shows_with_three_attempts():
 def test_what_is_said_of_a_task_depends_on_its_attempts(old, new, verdict):
     comparison = compare(quick_summary({"task_a": old}), quick_summary({"task_a": new}))
     assert verdicts(comparison) == {"task_a": verdict}
+    assert (comparison.tasks[0].p_value is None) == (min(len(old), len(new)) < 6)
+
+
+def test_one_lucky_task_of_many_is_not_called_better():
+    old = {task: [0.5, 0.4] * 3 for task in TASKS}
+    # alone: p 2 / 924 * some, over 23 tasks nothing
+    new = same_as(old, task_03=[0.5, 0.5, 0.5, 0.5, 0.5, 0.4])
+    comparison = compare(quick_summary(old), quick_summary(new))
+    assert verdicts(comparison)["task_03"] == "within noise"
 
 
 def test_regressions_come_first():
@@ -125,15 +154,16 @@ def test_tasks_of_one_run_only_and_invalid_ones_are_named_and_in_no_mean():
     assert comparison.only_in_new == ("task_new",)
     assert comparison.not_valid == ("task_b",)
     assert (comparison.baseline, comparison.new) == (1.0, 0.8)
-    assert "no valid attempt in the new run, so in no mean here: task_b" in comparison.notes
+    assert "left out, with an invalid or missing attempt in the new run: task_b" in comparison.notes
 
 
-def test_a_task_with_some_invalid_attempts_counts_with_the_others_and_is_named():
+def test_a_task_with_an_invalid_attempt_is_left_out_and_named():
     old = {"task_a": [1.0, 1.0]}
     new = {"task_a": [0.5, None]}
     comparison = compare(quick_summary(old), quick_summary(new))
-    assert comparison.difference == -0.5
-    assert comparison.notes == ("compared over its valid attempts in the new run: task_a (1 of 2)",)
+    assert comparison.difference is None
+    assert comparison.not_valid == ("task_a",)
+    assert comparison.notes[-1].endswith("attempt in the new run: task_a")
 
 
 def test_runs_without_a_common_task_are_not_compared():
@@ -141,51 +171,42 @@ def test_runs_without_a_common_task_are_not_compared():
     assert comparison.difference is None
     assert "nothing to compare" in comparison.notes[0]
     assert not comparison.worse_by_more_than(0)
+    assert not comparison.dropped_by_more_than(0)
 
 
-def test_what_differs_besides_the_model_is_said():
-    old, new = quick_summary({"task_a": [1.0]}), quick_summary({"task_a": [1.0]})
-    new["suites"] = {"skill": "abc"}
-    assert "the runs differ in suite commit: unknown and abc" in compare(old, new).notes
-
-
-def test_every_setting_that_a_score_depends_on_is_compared_but_the_model():
+def test_every_difference_between_the_identities_is_noted_but_the_model():
     def run(**identity):
         summary = quick_summary({"task_a": [1.0]})
         summary["identity"] = {
-            "model": {"id": "a"},
-            "judge": {"id": "j", "params": {}},
-            "environment": "docker",
-            "context_window": 250_000,
-            "timeout_multiplier": 1.0,
+            "model": "a",
+            "judge_params": {},
+            "env": "docker",
             "suite": ["0123456789abcdef"],
             **identity,
         }
-        summary["settings"] = {"timeout_multiplier": 1.0}
+        summary["suites"] = {"skill": "abc"}
         return summary
 
-    assert compare(run(), run(model={"id": "b"})).notes == ()
+    assert compare(run(), run(model="b")).notes == ()
     found = compare(
         run(),
-        run(
-            judge={"id": "j", "params": {"temperature": 1}},
-            environment="local",
-            context_window=1000,
-            suite=["fedcba9876543210"],
-        ),
+        run(judge_params={"temperature": 1}, env="local", suite=["fedcba9876543210"], more=True),
     )
     assert found.notes == (
-        'the runs differ in judge\'s params: {} and {"temperature": 1}',
-        "the runs differ in environment: docker and local",
-        "the runs differ in context_window: 250000 and 1000",
-        'the runs differ in contents of the suite: ["0123456789ab"] and ["fedcba987654"]',
+        'the runs differ in judge_params: {} and {"temperature": 1}',
+        'the runs differ in env: "docker" and "local"',
+        "the runs differ in suite: skill at abc (digest 0123456789ab) and skill at abc (digest "
+        "fedcba987654)",
+        "the runs differ in more: null and true",
     )
-    old = quick_summary({"task_a": [1.0]})
-    del old["identity"]
-    old["settings"] = {"timeout_multiplier": 1.0}
-    assert compare(old, run()).notes == ()
-    long = compare(run(), run(openclaw_binary="x" * 999, environment="y" * 999))
+    long = compare(run(), run(openclaw_binary="x" * 999, env="y" * 999))
     assert all(len(note) < 150 for note in long.notes)
+
+
+def test_settings_that_are_not_known_are_not_called_equal():
+    unknown = {**quick_summary({"task_a": [1.0]}), "identity": None}
+    (note,) = compare(unknown, quick_summary({"task_a": [1.0]})).notes
+    assert note == "cannot compare the settings of the runs: one of them has no run.json"
 
 
 def test_the_same_runs_compare_the_same_every_time_and_in_any_order_of_tasks():
@@ -209,19 +230,64 @@ def test_a_drop_fails_only_when_it_is_larger_than_allowed_and_significant():
     assert not up.worse_by_more_than(0.0)
 
 
+def test_broken_tasks_fail_the_gate_where_the_mean_alone_does_not_show_it():
+    """Three of 23 tasks broken, with the noise of the others: the mean is not significant."""
+    generator = random.Random(11)
+
+    def run(means):
+        return {task: [float(generator.random() < p) for _ in range(3)] for task, p in means}
+
+    means = [(task, 0.8) for task in TASKS]
+    found = []
+    for _ in range(6):
+        broken = [(task, 0.0 if n < 3 else p) for n, (task, p) in enumerate(means)]
+        found.append(compare(quick_summary(run(means)), quick_summary(run(broken))))
+    hidden = [one for one in found if one.verdict != "mean worse"]
+    assert hidden
+    assert sum(one.dropped_by_more_than(0.05) for one in hidden) >= len(hidden) / 2
+    for one in hidden:
+        assert not one.dropped_by_more_than(0.5)
+        assert comparison_gate([one], 0.05).met == (not one.dropped_by_more_than(0.05))
+
+
 @pytest.mark.parametrize(
-    ("new", "why"),
+    ("old", "new", "why"),
     [
-        ({"task_z": [1.0]}, "nothing to compare with old"),
-        ({"task_a": [1.0], "task_b": [None]}, "no valid result here of what old has: task_b"),
-        ({"task_a": [1.0]}, "no valid result here of what old has: task_b"),
+        (
+            {"task_a": [1.0]},
+            {"task_z": [1.0]},
+            (
+                "too little to go by against old: only in old: task_a",
+                "too little to go by against old: only in this run: task_z",
+                "nothing to compare with old",
+            ),
+        ),
+        (
+            {"task_a": [1.0], "task_b": [1.0]},
+            {"task_a": [1.0], "task_b": [None]},
+            ("too little to go by against old: with an invalid or missing attempt: task_b",),
+        ),
+        (
+            {"task_a": [1.0], "task_b": [None]},
+            {"task_a": [1.0], "task_b": [1.0]},
+            ("too little to go by against old: with an invalid or missing attempt: task_b",),
+        ),
+        (
+            {"task_a": [1.0], "task_b": [1.0]},
+            {"task_a": [1.0]},
+            ("too little to go by against old: only in old: task_b",),
+        ),
+        (
+            {"task_a": [1.0]},
+            {"task_a": [1.0], "task_b": [1.0]},
+            ("too little to go by against old: only in this run: task_b",),
+        ),
     ],
 )
-def test_a_run_that_lost_what_the_baseline_has_does_not_meet_the_gate(new, why):
-    old = {"task_a": [1.0], "task_b": [1.0], "task_c": [None]}
+def test_a_gate_needs_the_same_tasks_with_valid_attempts_on_both_sides(old, new, why):
     comparison = compare(quick_summary(old, model="old"), quick_summary(new))
     gate = comparison_gate([comparison], 0.5)
-    assert (gate.met, gate.why) == (False, why)
+    assert (gate.met, gate.reasons) == (False, why)
 
 
 def test_a_gate_over_several_baselines_is_met_by_all_or_not_at_all():
@@ -231,7 +297,7 @@ def test_a_gate_over_several_baselines_is_met_by_all_or_not_at_all():
     assert comparison_gate(comparisons[:1], 0.1).met
     gate = comparison_gate(comparisons, 0.1)
     assert not gate.met
-    lines = gate_lines(gate)
+    lines = gate_lines(gate_document(gate))
     assert lines[0].startswith("Comparison  not met: the mean is significantly below")
     assert max(map(len, lines)) <= 80
 
@@ -266,12 +332,14 @@ def test_the_terminal_shows_what_moved_in_eighty_columns():
     new = {"task_a": [0.2], "task_b": [0.5], long: [0.5]}
     runs = [quick_summary(old, model="o" * 90), quick_summary(new, model="n" * 90)]
     lines = comparison_lines(compare(*runs))
-    text = "\n".join(lines)
+    text = " ".join(" ".join(lines).split())
     assert max(map(len, lines)) <= 80
-    assert "over 3 tasks: 2 changed, 1 same" in text
+    assert "over 3 tasks: 1 lower, 1 same, 1 higher" in text
+    assert "one attempt a task cannot say what a comparison would have missed" in text
+    assert "look first at the 2 tasks called lower or higher (chance alone: about 2.0)" in text
     moved = [line.split() for line in lines if line.startswith("task_")]
-    assert moved[0] == ["task_a", "1.000", "0.200", "-0.800", "changed"]
-    assert moved[1][1:] == ["0.000", "0.500", "+0.500", "changed"]
+    assert moved[0] == ["task_a", "1.000", "0.200", "-0.800", "lower"]
+    assert moved[1][1:] == ["0.000", "0.500", "+0.500", "higher"]
     assert not any(line.startswith("task_b") for line in lines)
 
 

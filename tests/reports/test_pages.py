@@ -7,7 +7,7 @@ from runs import HOSTILE, write_run
 
 from pytest_pinchbench.reports.files import write_files
 from pytest_pinchbench.results.comparison import compare
-from pytest_pinchbench.results.summary import read_run
+from pytest_pinchbench.results.summary import read_summary
 
 pytestmark = pytest.mark.chromium
 
@@ -23,14 +23,14 @@ def report(tmp_path_factory):
     """
     folder = tmp_path_factory.mktemp("report")
     old = {f"task_{n:02}_with_quite_a_long_name": [n / 11] * 3 for n in range(12)}
-    new = {task: [score / 2, score, None] for task, (score, *_) in old.items()}
+    new = {task: [score / 2, score, score] for task, (score, *_) in old.items()}
     new["task_11_with_quite_a_long_name"] = [None] * 3
     categories = {task: ["writing", "coding & more", HOSTILE][n % 3] for n, task in enumerate(new)}
-    baseline = read_run(write_run(folder / "old", old, model="lab/old").path)
+    baseline = read_summary(write_run(folder / "old", old, model="lab/old").path)
     directory = write_run(
         folder / "new", new, model=f"lab/{HOSTILE}", categories=categories, text=HOSTILE
     )
-    summary = read_run(directory.path)
+    summary = read_summary(directory.path)
     said = []
     write_files(
         directory, directory.records(), summary, [compare(baseline, summary)], say=said.append
@@ -122,22 +122,29 @@ def test_the_pytest_html_report_is_quiet_and_readable(chromium, html_page, tmp_p
     assert smallest_text(page) >= 9.5
 
 
-def test_the_report_has_its_charts(chromium, report):
-    page = chromium.open(report, width=1280)
-    titles = page.run("[...document.querySelectorAll('figcaption')].map((e) => e.firstChild.data)")
-    assert titles == [
-        "Score by category",
-        "Score by task, lowest first",
-        "Cost against score",
-        "Against lab/old",
-    ]
-    marks = page.run(
-        "[...document.querySelectorAll('figure')]"
-        ".map((f) => f.querySelectorAll('.role-mark [aria-label]').length)"
+def test_a_category_has_a_bar_as_long_as_its_mean(chromium, tmp_path):
+    scores = {f"task_{n:02}": [n % 4 / 4 + n / 60] for n in range(10)} | {"task_10": [None]}
+    categories = {
+        task: ["writing", "coding & more", HOSTILE][n // 5] for n, task in enumerate(scores)
+    }
+    directory = write_run(tmp_path / "run", scores, categories=categories)
+    write_files(directory, directory.records(), read_summary(directory.path))
+    page = chromium.open(directory.path / "report.html", width=1280)
+    rows = page.run(
+        """[...document.querySelectorAll('.categories tbody tr')].map((row) => {
+        const whole = row.querySelector('.bar div').getBoundingClientRect();
+        const texts = [...row.cells].slice(0, 3).map((cell) => cell.textContent);
+        const ends = [...row.querySelectorAll('.bar i')].flatMap((part) => {
+          const box = part.getBoundingClientRect();
+          return [box.left, box.right].map((x) => (x - whole.left) / whole.width); });
+        return [...texts, ...ends]; })"""
     )
-    assert marks == [3, 12, 11, 20]  # the invalid task has no point, one task is the same
-    tip = "document.querySelector('figure:nth-child(3) .role-mark [aria-label] title').textContent"
-    assert page.run(tip).startswith("task_00_with_quite_a_long_name: score ")
+    assert rows[0] == [HOSTILE, "-", "-"]  # only an invalid task: neither mean nor bar
+    assert [row[0] for row in rows[1:]] == ["coding & more", "writing"]
+    assert rows[1][1] != rows[2][1]
+    for _, mean, interval, *ends in rows[1:]:
+        shown = [0, float(mean), *map(float, interval.split(" to "))]
+        assert ends == pytest.approx(shown, abs=0.005)
 
 
 def test_what_a_model_says_stays_text(chromium, report):
@@ -161,7 +168,7 @@ def test_no_script_runs_in_the_report_but_its_own(chromium, report, tmp_path):
 
 def test_the_table_of_tasks_sorts_by_number_and_by_name(chromium, report):
     page = chromium.open(report, width=1280)
-    tasks = "document.querySelectorAll('table.sortable')[1]"
+    tasks = "document.querySelector('.tasks table')"
     first = f"{tasks}.tBodies[0].rows[0].cells[0].textContent"
 
     def click(title):
@@ -212,7 +219,7 @@ def test_the_pytest_html_report_has_columns_that_sort(chromium, html_page):
     page.run("document.querySelector('th[data-column-type=score]').click()")
     assert column("score") == ["1.000", "0.500", "-"]
     page.run("document.querySelector('th[data-column-type=cost]').click()")
-    assert column("cost") == ["$0.5000", "$9.5000", "$10.0000"]
+    assert column("cost") == ["$0.5000", "$9.5000", "$10.00"]
 
 
 def test_a_task_can_be_read_in_place_in_the_pytest_html_report(chromium, html_page):
@@ -220,7 +227,7 @@ def test_a_task_can_be_read_in_place_in_the_pytest_html_report(chromium, html_pa
     page.run("document.getElementById('show_all_details').click()")
     page.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     text = text_of(page)
-    assert "lab/m: no official mean; over the valid tasks 0.750" in text
+    assert "lab/m · no official mean (1 invalid of 3 attempts) · over 2 valid tasks 0.750" in text
     assert "Make made.txt that says yes." in text
     assert HOSTILE in text
     assert "FATAL the agent ended with 3" in text

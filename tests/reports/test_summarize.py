@@ -6,8 +6,8 @@ import json
 import re
 
 import pytest
-from records import make_grade, make_run, record
 from runs import HOSTILE, quick_summary, summary_of, write_run
+from support.records import make_grade, make_run, record
 
 from pytest_pinchbench.harnesses import Usage
 from pytest_pinchbench.issues import Issue, PinchBenchError
@@ -17,9 +17,10 @@ from pytest_pinchbench.reports.markdown import (
     summary_markdown,
     table_markdown,
 )
-from pytest_pinchbench.results import statistics as scores
+from pytest_pinchbench.reports.terminal import summary_lines
 from pytest_pinchbench.results.comparison import compare
-from pytest_pinchbench.results.summary import read_run, summarize
+from pytest_pinchbench.results.statistics import mean_interval
+from pytest_pinchbench.results.summary import read_summary, summarize
 
 MISSING = float("nan")
 
@@ -29,11 +30,16 @@ def selected(*wanted):
 
 
 def test_attempts_are_averaged_to_tasks_and_tasks_to_the_run():
-    summary = quick_summary({"task_a": [1.0, 0.0], "task_b": [0.8, 0.8]})
+    few = quick_summary({"task_a": [1.0, 0.0], "task_b": [0.8, 0.8]})
+    assert few["score"]["mean"] == pytest.approx(0.65)
+    assert few["score"]["interval"] is None
+    summary = quick_summary(
+        {"task_a": [1.0, 0.0], "task_b": [0.8, 0.8], **{f"task_{n}": [0.65] * 2 for n in "cdef"}}
+    )
     assert summary["official"] is True
     assert summary["score"]["mean"] == pytest.approx(0.65)
-    assert summary["score"]["pass_rate"] == pytest.approx(0.25)
-    assert summary["score"]["tasks"] == 2
+    assert summary["score"]["pass_rate"] == pytest.approx(0.5 / 6)
+    assert summary["score"]["tasks"] == 6
     assert summary["reference"] is None
     low, high = summary["score"]["interval"]
     assert 0 <= low < 0.65 < high <= 1
@@ -42,7 +48,10 @@ def test_attempts_are_averaged_to_tasks_and_tasks_to_the_run():
 def test_the_interval_is_that_of_the_terminal():
     records = [record(f"task_{n}", n / 9) for n in range(10)]
     summary = summarize(records, {})
-    assert tuple(summary["score"]["interval"]) == scores.mean_interval(records)
+    assert tuple(summary["score"]["interval"]) == mean_interval([n / 9 for n in range(10)])
+    low, high = summary["score"]["interval"]
+    (line,) = (one for one in summary_lines(summary, "here") if one.startswith("Mean score"))
+    assert line == f"Mean score  0.500  (95 % interval {low:.3f} to {high:.3f})"
 
 
 def test_a_task_shows_how_its_attempts_spread():
@@ -58,7 +67,7 @@ def test_a_task_shows_how_its_attempts_spread():
     ("attempts", "counts", "reference"),
     [
         ([1.0, None], {"selected": 2, "scored": 1, "invalid": 1, "missing": 0}, 0.5),
-        ([1.0, MISSING], {"selected": 2, "scored": 1, "invalid": 0, "missing": 1}, 0.75),
+        ([1.0, MISSING], {"selected": 2, "scored": 1, "invalid": 0, "missing": 1}, 0.5),
     ],
 )
 def test_without_a_valid_result_of_every_attempt_there_is_no_official_mean(
@@ -100,17 +109,20 @@ def test_what_was_used_is_summed_and_the_judge_is_apart():
     summary = summarize(records, {})
     assert summary["usage"]["total_tokens"] == 240
     assert summary["usage"]["request_count"] == 4
-    assert summary["usage"]["cost_usd"] == pytest.approx(0.02)
-    assert summary["judge_usage"]["cost_usd"] == 0.5
+    assert {name: part["usd"] for name, part in summary["cost"].items()} == {
+        "agent": pytest.approx(0.02),
+        "judge": 0.5,
+        "total": pytest.approx(0.52),
+    }
     assert summarize(records[1:], {})["judge_usage"] is None
 
 
 def test_a_cost_that_is_known_in_part_says_so():
     free = make_run(usage=Usage(total_tokens=5))
     summary = summarize([record("task_a", 1.0), record("task_b", 1.0, run=free)], {})
-    assert summary["usage"]["cost_usd"] == pytest.approx(0.01)
-    assert summary["usage"]["cost_is_complete"] is False
-    assert "\\>\\$0.0100" in summary_markdown(summary)
+    assert summary["cost"]["agent"] == {"usd": pytest.approx(0.01), "complete": False}
+    assert summary["cost"]["total"] == {"usd": pytest.approx(0.01), "complete": False}
+    assert "total \\>=\\$0.0100" in summary_markdown(summary)
 
 
 def test_the_settings_digest_tells_what_was_asked_for_and_not_where_it_went():
@@ -123,10 +135,10 @@ def test_the_settings_digest_tells_what_was_asked_for_and_not_where_it_went():
 
 def test_a_run_is_read_from_its_directory_and_from_its_summary(tmp_path):
     directory = write_run(tmp_path / "run", {"task_a": [1.0], "task_b": [0.5]})
-    summary = read_run(directory.path)
+    summary = read_summary(directory.path)
     file = tmp_path / "anywhere.json"
     file.write_text(json.dumps(summary))
-    assert read_run(file) == summary
+    assert read_summary(file) == summary
 
 
 @pytest.mark.parametrize("what", ["nothing", "an empty folder", "another file"])
@@ -137,7 +149,7 @@ def test_what_is_no_run_is_refused(tmp_path, what):
     elif what == "another file":
         path.write_text("{}")
     with pytest.raises(PinchBenchError, match=re.escape(str(path))):
-        read_run(path)
+        read_summary(path)
 
 
 @pytest.mark.parametrize("name", ["run.json", "task_a/attempt-1/result.json"])
@@ -146,7 +158,7 @@ def test_a_damaged_file_of_a_run_is_named(tmp_path, name, content):
     path = write_run(tmp_path / "run", {"task_a": [1.0], "task_b": [0.5]}).path / name
     path.write_text(content)
     with pytest.raises(PinchBenchError, match=f"^{re.escape(str(path))} is damaged"):
-        read_run(tmp_path / "run")
+        read_summary(tmp_path / "run")
 
 
 @pytest.mark.parametrize("content", ["[]", '{"tasks": []}', '{"tasks": 5}'])
@@ -154,7 +166,7 @@ def test_a_damaged_summary_is_no_run(tmp_path, content):
     path = tmp_path / "summary.json"
     path.write_text(content)
     with pytest.raises(PinchBenchError, match="is neither a run directory nor the summary"):
-        read_run(path)
+        read_summary(path)
 
 
 def test_the_page_of_a_run_has_its_numbers():
@@ -171,8 +183,11 @@ def test_the_page_of_a_run_has_its_numbers():
 
 def test_the_page_of_a_run_with_repeats_has_their_spread():
     text = summary_markdown(quick_summary({"task_a": [1.0, 0.0, None]}))
-    assert "| `task_a` | basic | 0.500, 1 invalid | 0.000 to 1.000, 0.707 | 50.0% |" in text
+    # a task with an invalid attempt has no number, here as everywhere
+    assert "| `task_a` | basic | 1 invalid of 3 | - | - |" in text
     assert "- `task_a` attempt 3: **FATAL** the sandbox was lost" in text
+    text = summary_markdown(quick_summary({"task_a": [1.0, 0.0]}))
+    assert "| `task_a` | basic | 0.500 | 0.000 to 1.000, 0.707 | 50.0% |" in text
 
 
 def test_a_long_run_can_be_cut_short():
@@ -202,8 +217,8 @@ def test_a_comparison_for_a_pull_request():
     old = quick_summary({"task_a": [1.0], "task_b": [0.5], "task_c": [1.0]}, model="old")
     new = quick_summary({"task_a": [0.0], "task_b": [0.5], "task_d": [1.0]}, model="new")
     text = comparison_markdown(compare(old, new))
-    assert text.startswith("## Compared with old: within noise\n\n0.750 -\\> 0.250, -0.500")
-    assert "| `task_a` | 1.000 | 0.000 | -1.000 | - | changed |" in text
+    assert text.startswith("## Compared with old: no difference found\n\n0.750 -\\> 0.250, -0.500")
+    assert "| `task_a` | 1.000 | 0.000 | -1.000 | lower |" in text
     assert "Only in the baseline: `task_c`" in text
     assert "Only in the new run: `task_d`" in text
 
@@ -215,5 +230,5 @@ def test_a_table_of_models_for_a_pull_request():
     ]
     lines = table_markdown(runs).splitlines()
     assert lines[2].startswith("| shaky | 0.900 \\* |")
-    assert lines[3].startswith("| low | 0.200 | 0.200-0.200 |")
+    assert lines[3].startswith("| low | 0.200 | - |")
     assert lines[-1].startswith("\\* no official mean")

@@ -14,16 +14,24 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from pytest_pinchbench.harnesses import AgentRun
-from pytest_pinchbench.harnesses.openclaw import config, install, messages, outcome
+from pytest_pinchbench.harnesses.openclaw import config, install, messages, node, outcome
 from pytest_pinchbench.harnesses.openclaw.compile_cache import compile_cache
 from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
 from pytest_pinchbench.harnesses.openclaw.transcripts import (
+    MAX_BYTES,
     Event,
     TranscriptUnreadable,
     read_transcript,
+    transcript_files,
 )
 from pytest_pinchbench.harnesses.openclaw.versions import image_version, sandbox_version
-from pytest_pinchbench.issues import HarnessUnavailable, Issue, SettingsError, using_data_dir
+from pytest_pinchbench.issues import (
+    HarnessUnavailable,
+    Issue,
+    OutputTooLarge,
+    SettingsError,
+    using_data_dir,
+)
 from pytest_pinchbench.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -108,6 +116,7 @@ class OpenClawHarness:
         agent = self._agent(sandbox)
         version = config.parse_version(agent.version)
         environ = {
+            **self._trust(),
             **agent.variables,
             **config.variables(self.settings, self._base_url, _state(sandbox)),
         }
@@ -179,18 +188,20 @@ class OpenClawHarness:
 
         if host and environment.on_this_machine:
             path = settings.recipe.env.get("PATH", os.environ["PATH"])
+            command: tuple[str, ...] = (str(host.node), str(host.entry))
+            cache = {"NODE_COMPILE_CACHE": str(host.compile_cache)}
             variables = {
-                "NODE_COMPILE_CACHE": str(host.compile_cache),
+                **(compile_cache(sandbox, environment, settings, command, host.version) or cache),
                 "PATH": f"{host.programs}{os.pathsep}{path}",
             }
-            return Agent((str(host.node), str(host.entry)), host.version, variables)
+            return Agent(command, host.version, variables)
         if host:
             return Agent(install.upload(sandbox, prefix, host), host.version)
 
         wanted = settings.openclaw_version
         image = settings.recipe.image
         where = f"the image {image}" if image else sandbox.name
-        command: tuple[str, ...] = (settings.openclaw_binary or "openclaw",)
+        command = (settings.openclaw_binary or "openclaw",)
         if self._strategy != "install_always":
             with using_data_dir(HarnessUnavailable):
                 found = image_version(sandbox, command, environment, settings.data_dir)
@@ -199,11 +210,17 @@ class OpenClawHarness:
                 return Agent(command, found, variables)
             if self._strategy == "preinstalled":
                 raise install.missing(where, command, found, wanted)
-        command = install.install_inside(sandbox, prefix, wanted)
+        command = install.install_inside(sandbox, prefix, wanted, self._trust())
         version = sandbox_version(sandbox, command)
         if version is None:
             raise install.missing(where, command, None, wanted)
         return Agent(command, version)
+
+    def _trust(self) -> dict[str, str]:
+        """The variables by which Node in the sandbox trusts what its other programs trust."""
+        assert self._environment is not None, "prepare() comes first"
+        here = os.environ if self._environment.on_this_machine else {}
+        return node.trust({**here, **self.settings.recipe.variables()})
 
 
 class Conversation:
@@ -227,9 +244,16 @@ class Conversation:
         with tempfile.TemporaryDirectory(prefix="pinchbench-") as folder:
             copy = Path(folder, "agent")
             try:
-                self.sandbox.download(f"{_state(self.sandbox)}/agents/{config.AGENT}", copy)
+                self.sandbox.download(
+                    f"{_state(self.sandbox)}/agents/{config.AGENT}",
+                    copy,
+                    only=transcript_files(self._sessions),
+                    limit=2 * MAX_BYTES,
+                )
             except FileNotFoundError:
                 return
+            except OutputTooLarge as error:
+                raise TranscriptUnreadable(str(error)) from None
             self.events = read_transcript(copy, self._sessions)
 
     def read_when_there(self) -> bool:

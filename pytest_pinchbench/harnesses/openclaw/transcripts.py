@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -18,6 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_pinchbench.harnesses.openclaw import messages as read
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 Event = dict[str, Any]
 
@@ -30,13 +36,22 @@ class TranscriptUnreadable(Exception):
     """There is something, and it cannot be read; ``str()`` says what and why."""
 
 
+_DATABASE = "agent/openclaw-agent.sqlite"
+
+
+def transcript_files(sessions: Sequence[str]) -> list[str]:
+    """Return the files below ``agents/AGENT`` that can hold the sessions' conversations."""
+    lines = [f"sessions/{session}.jsonl" for session in sessions]
+    return [*lines, _DATABASE, f"{_DATABASE}-wal"]
+
+
 def read_transcript(agent_dir: Path, sessions: Sequence[str]) -> tuple[Event, ...]:
     """The events of the sessions, one session after the other; empty when there are none.
 
     ``agent_dir`` is a copy of the state directory's ``agents/AGENT``. A message's ``content``
     is made a list; all else is as OpenClaw wrote it. Raises :class:`TranscriptUnreadable`.
     """
-    database = agent_dir / "agent" / "openclaw-agent.sqlite"
+    database = agent_dir / _DATABASE
     budget = _Budget(MAX_BYTES)
     events: list[Event] = []
     for session in sessions:
@@ -59,7 +74,7 @@ class _Budget:
         self.left = size
 
     def text(self, data: bytes) -> str:
-        """The text of ``data``, counted. A torn character at the end is no error."""
+        """The text of ``data``, counted. A torn character at the end is not an error."""
         self.left -= len(data)
         if self.left < 0:
             raise TranscriptUnreadable(
@@ -87,9 +102,8 @@ def _parse_stream(text: str) -> Iterator[Event]:
 
 
 def _read_table(database: Path, session: str, budget: _Budget) -> Iterator[Event]:
-    # the copy of the shared-memory index may be older than that of the log; SQLite remakes it
-    Path(f"{database}-shm").unlink(missing_ok=True)
     try:
+        # the shared-memory index is not copied: SQLite makes it anew
         with closing(sqlite3.connect(database, isolation_level=None)) as connection:
             yield from _select(connection, session, budget)
     except sqlite3.Error as error:
@@ -115,8 +129,8 @@ def _select(connection: sqlite3.Connection, session: str, budget: _Budget) -> It
         f"SELECT event_json, {compressed} FROM transcript_events WHERE session_id = ? ORDER BY seq",
         (session,),
     )
-    for text, zstd in rows:
-        data = _decompress(zstd, budget.left) if text is None else str(text).encode()
+    for text, frame in rows:
+        data = _decompress(frame, budget.left) if text is None else str(text).encode()
         try:
             value = json.loads(budget.text(data))
         except (ValueError, RecursionError):
@@ -127,15 +141,14 @@ def _select(connection: sqlite3.Connection, session: str, budget: _Budget) -> It
 
 def _decompress(data: bytes, limit: int) -> bytes:
     """At most ``limit`` bytes and one more, however much the frame claims or holds."""
-    import zstandard
-
+    decompressor = zstd.ZstdDecompressor()
     try:
-        # 2**27 (128 MiB) is the largest window that zstd itself makes without being told to
-        decompressor = zstandard.ZstdDecompressor(max_window_size=2**27)
-        with decompressor.stream_reader(data) as reader:
-            return reader.read(limit + 1)
-    except (zstandard.ZstdError, TypeError) as error:
+        text = decompressor.decompress(data, limit + 1)
+    except (zstd.ZstdError, TypeError) as error:
         raise TranscriptUnreadable(f"a compressed event: {error}") from error
+    if not decompressor.eof and len(text) <= limit:
+        raise TranscriptUnreadable("a compressed event: its end is missing")
+    return text
 
 
 def _with_list_content(event: Event) -> Event:

@@ -1,7 +1,7 @@
 "use strict";
 // Sorting: a header is a button; numbers sort by data-value, the rest as text.
 for (const table of document.querySelectorAll("table.sortable")) {
-  const heads = [...table.tHead.rows[0].cells];
+  const heads = [...table.tHead.querySelectorAll("th")];
   heads.forEach((head, column) => {
     const button = document.createElement("button");
     button.type = "button";
@@ -22,12 +22,6 @@ for (const table of document.querySelectorAll("table.sortable")) {
       table.tBodies[0].append(...rows);
     });
   });
-}
-// A chart says what is under the pointer.
-for (const mark of document.querySelectorAll("figure svg .role-mark [aria-label]")) {
-  const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
-  title.textContent = mark.getAttribute("aria-label");
-  mark.append(title);
 }
 // A link to a task opens it.
 const open = () => {

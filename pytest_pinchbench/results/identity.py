@@ -1,0 +1,126 @@
+"""Identity of a run: everything that a score depends on, and what differs between two runs.
+
+A resume or a merge is refused between different identities; a comparison notes each difference
+(rules: scoring, "Identity"). Options belong to it by what their row in the table ``affects``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytest_pinchbench.environments import Recipe
+from pytest_pinchbench.environments.recipe_options import LIMITS
+from pytest_pinchbench.issues import PinchBenchError
+from pytest_pinchbench.options import OPTIONS, Option
+from pytest_pinchbench.settings import Settings
+from pytest_pinchbench.suite.load import suite_digest
+
+Identity = dict[str, Any]
+
+_COUNTED = [option for option in OPTIONS if option.affects and option.place not in ("", "recipe")]
+"""Options whose values are part of an identity as such. A recipe's contents count one by one, and
+not its name."""
+_FOR_THE_USER_ONLY = {*LIMITS, "pull"}
+"""Options of a recipe that no score depends on."""
+
+GRADING = (
+    *(option.key for option in _COUNTED if option.affects == "grading"),
+    *("suite", "grader"),
+)
+"""Names in an identity that a grade depends on; the agent's work depends on the others."""
+
+
+class Difference(NamedTuple):
+    """One name whose values differ between two identities, as text for people."""
+
+    name: str
+    old: str
+    new: str
+
+
+def identity_of(settings: Settings, suite_roots: Sequence[Path]) -> Identity:
+    """Return the identity of a run, as JSON values without secrets."""
+    value = {
+        **{option.key: _value(option, settings) for option in _COUNTED},
+        **dict(_of_recipe(settings.recipe)),
+        **{f"harness_settings.{name}": one for name, one in settings.harness_settings.items()},
+        "suite": sorted(suite_digest(root) for root in suite_roots),
+        "grader": _grader_digest(),
+        "pytest-pinchbench": ".".join(version("pytest-pinchbench").split(".")[:2]),
+    }
+    plain: Identity = json.loads(json.dumps(value, default=str))
+    return plain
+
+
+def regraded(earlier: Identity, today: Identity) -> Identity:
+    """Return the identity of earlier work that is graded as today."""
+    return {**earlier, **{name: today[name] for name in GRADING}}
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
+    """Compare two identities, given the ``run.json`` or the summary of each run.
+
+    A name that one of them lacks differs unless its value is null.
+    """
+    was, now = old["identity"], new["identity"]
+    return [
+        Difference(name, _shown(name, old), _shown(name, new))
+        for name in {**was, **now}
+        if was.get(name) != now.get(name)
+    ]
+
+
+def check_same_experiment(
+    what: str, old: Mapping[str, Any], new: Mapping[str, Any], regrade_hint: str = ""
+) -> None:
+    """Raise ``PinchBenchError`` that shows each difference between two identities.
+
+    ``what`` completes "cannot ..."; ``regrade_hint`` is added where only the grading differs.
+    """
+    found = differences(old, new)
+    if found:
+        shown = "".join(f"\n  {name}: {was} there, {now} here" for name, was, now in found)
+        hint = f"\n{regrade_hint}" if {one.name for one in found} <= set(GRADING) else ""
+        raise PinchBenchError(f"cannot {what}: settings differ:{shown}{hint}")
+
+
+def _value(option: Option, settings: Settings) -> Any:
+    value: Any = settings
+    for name in option.place.split("."):
+        value = getattr(value, name, None)  # without a judge, its fields are None
+    return bool(value) if option.secret else value
+
+
+def _of_recipe(recipe: Recipe) -> Iterator[tuple[str, Any]]:
+    yield "recipe.openclaw_install", recipe.openclaw_install
+    yield "recipe.variables", sorted({*recipe.env, *recipe.pass_env})
+    for name, value in recipe.options.items():
+        if name not in _FOR_THE_USER_ONLY:
+            yield f"recipe.options.{name}", value
+
+
+@lru_cache
+def _grader_digest() -> str:
+    """SHA-256 over the grader's program."""
+    digest = hashlib.sha256()
+    for source in sorted(files("pytest_pinchbench.grader").iterdir(), key=lambda one: one.name):
+        if source.name.endswith(".py"):
+            content = hashlib.sha256(source.read_bytes()).digest()
+            digest.update(source.name.encode() + b"\0" + content)
+    return digest.hexdigest()
+
+
+def _shown(name: str, run: Mapping[str, Any]) -> str:
+    value = run["identity"].get(name)
+    if name != "suite":
+        return json.dumps(value)
+    commits = ", ".join(f"{suite} at {commit}" for suite, commit in run["suites"].items())
+    digests = ", ".join(digest[:12] for digest in value or ())
+    return f"{commits.replace(' at None', ' in no git repository')} (digest {digests})"
