@@ -99,8 +99,22 @@ class EndpointUnusable(RunAborted):
     """
 
 
+class OtherExperiment(RunAborted):
+    """The sandbox or the agent differs from the earlier sessions of the run."""
+
+
 class SanityFailed(RunAborted):
     """The suite's sanity task scored nothing: what is wrong would cost every other task."""
+
+
+class AttemptInvalid(Exception):
+    """An attempt without a score: an error of its test, shown without a traceback.
+
+    Not pytest's own failure, so that reports which tell a broken test from a failed one
+    (Allure) call it broken.
+    """
+
+    __module__ = "builtins"  # in messages, as pytest's own outcomes
 
 
 @contextmanager

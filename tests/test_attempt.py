@@ -40,7 +40,7 @@ class FailingEnvironment(LocalEnvironment):
                 sandbox.close()
             return real(argv, **options)
 
-        sandbox.exec = exec_until_lost
+        sandbox.exec = exec_until_lost  # type: ignore[method-assign]
         return sandbox
 
 

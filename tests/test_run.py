@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import shutil
 import signal
 import sys
@@ -549,6 +550,31 @@ def test_a_resume_with_another_recipe_or_a_search_key_is_refused(pytester, proje
     result = run("--pinchbench-resume=latest", "--pinchbench-brave-api-key=sekrit-key")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["  brave_api_key: false there, true here"])
+
+
+@pytest.mark.slow
+def test_a_resume_with_another_release_of_the_agent_is_refused_before_it_is_paid(
+    pytester, project, run
+):
+    log = pytester.path / "ran.log"
+    project({"task_a": GOOD, "task_b": f"echo x >> {log}; exit 1"})
+    run()
+    (path,) = pytester.path.rglob("run.json")
+    facts = json.loads(path.read_text())["identity"]
+    assert (facts["sandbox.agent"], facts["sandbox.image"]) == ("1.0", None)
+    assert facts["sandbox.python"] == platform.python_version()
+    conftest = pytester.path / "conftest.py"
+    other = conftest.read_text().replace("return ShellAgent", "return OtherRelease")
+    conftest.write_text(
+        f"{other}\n\nfrom shell_agent import ShellAgent\n\n\nclass OtherRelease(ShellAgent):\n"
+        "    def version(self, sandbox):\n        return '2.0'\n"
+    )
+    for workers in ((), ("-n", "1")):
+        result = run("--pinchbench-resume=latest", *workers)
+        result.stdout.fnmatch_lines(
+            ["*cannot go on with *: settings differ:*", '*sandbox.agent: "1.0" there, "2.0" here*']
+        )
+        assert log.read_text() == "x\n"
 
 
 @pytest.mark.slow

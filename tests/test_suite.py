@@ -500,7 +500,7 @@ def guarded_repository(upstream: Path) -> Iterator[tuple[str, str, list[str]]]:
             for path in Path("/proc").glob("[0-9]*/cmdline"):
                 with contextlib.suppress(OSError):
                     seen.append(path.read_bytes().decode(errors="replace"))
-            path, _, query = self.path.partition("?")
+            url_path, _, query = self.path.partition("?")
             length = int(self.headers.get("Content-Length", 0))
             done = subprocess.run(
                 ["git", "http-backend"],
@@ -514,7 +514,7 @@ def guarded_repository(upstream: Path) -> Iterator[tuple[str, str, list[str]]]:
                     "GIT_CONFIG_COUNT": "1",
                     "GIT_CONFIG_KEY_0": "safe.directory",
                     "GIT_CONFIG_VALUE_0": "*",
-                    "PATH_INFO": path,
+                    "PATH_INFO": url_path,
                     "QUERY_STRING": query,
                     "REQUEST_METHOD": self.command,
                     "CONTENT_TYPE": self.headers.get("Content-Type", ""),

@@ -81,6 +81,7 @@ def _try(task: Task, context: AttemptContext, kept: KeptWork | None, retries: in
         try:
             context.before_agent(sandbox)
             if kept is None:
+                context.before_work(sandbox)
                 workspace = _prepare(sandbox, task, context, this)
                 run = _run(sandbox, task, workspace, context, this)
                 _collect(sandbox, workspace, context, this)

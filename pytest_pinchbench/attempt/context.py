@@ -28,6 +28,8 @@ class AttemptContext:
     model_id: str
     before_agent: Callable[[Sandbox], None] = lambda sandbox: None
     """Called in each sandbox before its agent starts (the run's endpoint checks)."""
+    before_work: Callable[[Sandbox], None] = lambda sandbox: None
+    """Called in each sandbox in which an agent will work (is it the run's sandbox and agent?)."""
     sleep: Callable[[float], None] = time.sleep
 
     def agent_timeout(self, task: Task) -> float:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.kinds import load_kind
 
 OUTPUT_LIMIT = 20_000_000
@@ -137,6 +139,11 @@ class Environment(Protocol):
         with the run's id, where another run may get other programs by it.
         """
 
+    def image_digest(self) -> str | None:
+        """Return what identifies the image on other machines, too: its digest in a registry, or
+        ``local ID`` for an image that is in no registry; None where that is not known.
+        """
+
     def shared_folder(self, name: str) -> SharedFolder | None:
         """A folder of this machine that every sandbox of this image sees, read-only, with what
         is in it at any moment; None where this kind has nothing of the sort.
@@ -203,7 +210,17 @@ class Recipe:
 
 
 def find_environment(kind: str) -> Callable[[EnvironmentSetup], Environment]:
-    """Return the factory of a kind. Raises ``SettingsError`` for an unknown kind."""
+    """Return the factory of a kind.
+
+    Raises ``SettingsError`` for an unknown kind, and on a system that cannot have it.
+    """
+    if sys.platform == "win32":
+        raise SettingsError("cannot run tasks on Windows: use WSL 2, where this is Linux.")
+    if kind == "local" and sys.platform != "linux":
+        raise SettingsError(
+            "cannot make local sandboxes on this system: processes are followed as Linux shows "
+            "them. Use --pinchbench-env docker."
+        )
     factory: Callable[[EnvironmentSetup], Environment] = load_kind("environments", kind)
     return factory
 

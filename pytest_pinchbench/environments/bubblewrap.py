@@ -114,6 +114,9 @@ class BubblewrapEnvironment:
     def image_id(self) -> str:
         return programs_id(self.kind)
 
+    def image_digest(self) -> None:
+        return None  # the programs are those of this machine
+
     def shared_folder(self, name: str) -> SharedFolder:
         folder = self._caches() / name
         return SharedFolder(folder, str(folder))

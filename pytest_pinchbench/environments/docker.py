@@ -103,6 +103,9 @@ class DockerEnvironment:
     def image_id(self) -> str:
         return self._image
 
+    def image_digest(self) -> str:
+        return self._engine.image_digest(self._image)
+
     def shared_folder(self, name: str) -> SharedFolder | None:
         if self._shared is None:
             return None

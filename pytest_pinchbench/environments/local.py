@@ -75,6 +75,9 @@ class LocalEnvironment:
     def image_id(self) -> str:
         return programs_id(self.kind)
 
+    def image_digest(self) -> None:
+        return None  # the programs are those of this machine
+
     def shared_folder(self, name: str) -> None:
         return None
 

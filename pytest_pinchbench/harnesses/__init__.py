@@ -91,6 +91,11 @@ class Harness(Protocol):
         where the environment needs that done. Raises ``HarnessUnavailable``.
         """
 
+    def version(self, sandbox: Sandbox) -> str:
+        """Return the agent's version in a sandbox, before it runs there. Raises
+        ``SandboxFailure`` or ``HarnessUnavailable``.
+        """
+
     def files(self, sandbox: Sandbox, task: Task, workspace: str) -> Mapping[str, bytes]:
         """Files that :meth:`run` needs in the sandbox, written together with the workspace."""
 

@@ -9,6 +9,7 @@ import pytest
 from pytest_pinchbench.attempt.context import AttemptContext
 from pytest_pinchbench.environments import EnvironmentSetup, find_environment
 from pytest_pinchbench.harnesses import find_harness
+from pytest_pinchbench.issues import AttemptInvalid
 from pytest_pinchbench.reports.terminal import why_invalid
 from pytest_pinchbench.session.items import TaskItem
 from pytest_pinchbench.session.run import RUN, Run
@@ -78,7 +79,7 @@ def pinchbench_result(
     )
     record = Runner(run, request.session, context).record(item, pinchbench_task)
     if record["metrics"]["score"] is None:
-        pytest.fail(why_invalid(record), pytrace=False)
+        raise AttemptInvalid(why_invalid(record))
     return record
 
 

@@ -146,7 +146,7 @@ class Run:
         ):
             crash = getattr(report.longrepr, "reprcrash", None)
             text = str(crash.message if crash else report.longrepr).strip()
-            self.troubles[key] = text.removeprefix("Failed: ").partition("\n")[0]
+            self.troubles[key] = text.removeprefix("AttemptInvalid: ").partition("\n")[0]
 
     @cached_property
     def wall_seconds(self) -> float:

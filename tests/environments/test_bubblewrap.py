@@ -65,8 +65,10 @@ def test_the_users_files_are_not_there(
 def test_a_python_that_was_started_by_a_path_with_dots_runs_inside(
     open_one: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = os.path.relpath(sys.executable, tmp_path)
-    monkeypatch.setattr(sys, "executable", str(tmp_path / there))
+    started_in = tmp_path / "not-shown"
+    started_in.mkdir()
+    there = os.path.relpath(sys.executable, started_in)
+    monkeypatch.setattr(sys, "executable", str(started_in / there))
     sandbox = open_one()
 
     assert sandbox.exec([sandbox.python, "-c", "print('runs')"]).stdout == b"runs\n"

@@ -309,11 +309,18 @@ def test_an_image_is_pulled_with_the_users_own_login(
     environment.prepare()
 
     assert environment.image_id().startswith("sha256:")
+    assert environment.image_digest().startswith("sha256:")
     assert said == [f"pulling the image {registry()}"]
     make(image=registry(), said=said).prepare()
     assert len(said) == 1  # it is there now
     make(image=registry(), said=said, options={"pull": "always"}).prepare()
     assert len(said) == 2
+
+
+def test_an_image_that_is_in_no_registry_has_a_local_id_only(make: Make) -> None:
+    environment = make()
+    environment.prepare()
+    assert environment.image_digest() == f"local {environment.image_id()}"
 
 
 def test_a_registry_that_wants_another_login_is_an_error(

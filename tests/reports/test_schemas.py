@@ -6,6 +6,7 @@ import copy
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from runs import transcript, write_run
@@ -85,7 +86,7 @@ def test_records_of_every_kind_hold(kind):
 
 def test_a_record_of_an_agent_that_never_ran_holds():
     task = result("task_a", None)
-    never = copy.deepcopy(task.record)
+    never: Any = copy.deepcopy(task.record)
     never.update(final_answer=None, execution_time=None, trajectory=None)
     never["artifacts"]["harness_execution"] = None
     check(never)

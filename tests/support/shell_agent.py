@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pytest_pinchbench.harnesses import AgentRun, Usage
@@ -17,9 +17,13 @@ class ShellAgent:
     def __init__(self, scripts: Mapping[str, str] | None = None, cost: float | None = None) -> None:
         self.scripts = scripts or {}
         self.cost = cost
+        self.say: Callable[[str], None] = print
 
     def prepare(self, environment: Any) -> None:
         pass
+
+    def version(self, sandbox: Any) -> str:
+        return "1.0"
 
     def files(self, sandbox: Any, task: Any, workspace: str) -> dict[str, bytes]:
         return {}

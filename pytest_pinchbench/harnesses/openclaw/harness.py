@@ -106,6 +106,9 @@ class OpenClawHarness:
                 )
         self._environment = environment
 
+    def version(self, sandbox: Sandbox) -> str:
+        return self._agent(sandbox).version
+
     def files(self, sandbox: Sandbox, task: Task, workspace: str) -> dict[str, bytes]:
         state = _state(sandbox)
         version = config.parse_version(self._agent(sandbox).version)
