@@ -93,7 +93,10 @@ OTHER = {
 """For every option a value that is not its default."""
 
 SHOWN = {
-    "env": {"env", "image", "recipe.openclaw_install", "recipe.options.network"},
+    "env": {
+        *("env", "image", "recipe.openclaw_install"),
+        *("recipe.options.network", "recipe.options.memory", "recipe.options.pids_limit"),
+    },
     "recipe": {"recipe.options.memory"},
     "params": {"timeout_multiplier"},
     "config": {"max_tokens"},
@@ -110,7 +113,8 @@ def settings_with(pytester: pytest.Pytester) -> Callable[..., Settings]:
         "execution: {}\nharnesses: {openclaw: {max_tokens: 7}}"
     )
     recipe = (Path(__file__).parents[1] / "recipes" / "docker.yaml").read_text(encoding="utf-8")
-    (pytester.path / "other-recipe.yaml").write_text(f"{recipe}\n  memory: 4g\n  max_open: 2\n")
+    recipe = recipe.replace("memory: 4g", "memory: 7g")
+    (pytester.path / "other-recipe.yaml").write_text(f"{recipe}\n  max_open: 2\n")
 
     def settings(**changes: str) -> Settings:
         given = {**BASE, **changes}

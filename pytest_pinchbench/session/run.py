@@ -23,7 +23,8 @@ from pytest_pinchbench.session.mode import Fresh, Key, choose_mode
 from pytest_pinchbench.session.node_ids import parse_node_id
 from pytest_pinchbench.session.say import say
 from pytest_pinchbench.settings import Settings
-from pytest_pinchbench.suite.load import load_suite, select, suite_commit
+from pytest_pinchbench.suite.checkout import suite_commit
+from pytest_pinchbench.suite.load import load_suite, select
 from pytest_pinchbench.suite.task_file import Task
 
 
