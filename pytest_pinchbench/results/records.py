@@ -118,6 +118,7 @@ class RunDescription(TypedDict):
     identity: dict[str, Any]
     settings: dict[str, Any]
     suites: dict[str, str | None]
+    arguments: list[str]
     selected: list[Selected]
     versions: dict[str, str]
 

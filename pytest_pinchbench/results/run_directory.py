@@ -65,7 +65,16 @@ class RunDirectory:
         if path.exists():
             earlier = json.loads(path.read_bytes())
             resumed = [*earlier.get("resumed_at", []), description["started_at"]]
-            document = {**earlier, "selected": description["selected"], "resumed_at": resumed}
+            document = {
+                **earlier,
+                "settings": {
+                    **earlier["settings"],
+                    "attempts": max(one["attempt"] for one in description["selected"]),
+                },
+                "arguments": description["arguments"] if earlier.get("arguments") else [],
+                "selected": description["selected"],
+                "resumed_at": resumed,
+            }
         write_json(path, document)
 
     def copy_from(self, source: RunDirectory, record: Record) -> Record:
