@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         Recipe,
         Sandbox,
     )
-    from pytest_pinchbench.harnesses import AgentRun, Harness, Usage
+    from pytest_pinchbench.harnesses import AgentRun, Harness, Line, Usage
     from pytest_pinchbench.issues import Issue, PinchBenchError
     from pytest_pinchbench.results.finished_run import FinishedRun, read_run
     from pytest_pinchbench.results.records import Record
@@ -33,6 +33,7 @@ __all__ = [
     "FinishedRun",
     "Harness",
     "Issue",
+    "Line",
     "ModelSpec",
     "PinchBenchError",
     "Recipe",
@@ -46,7 +47,7 @@ __all__ = [
 
 _HOMES = {
     "environments": ("Environment", "EnvironmentSetup", "ExecResult", "Recipe", "Sandbox"),
-    "harnesses": ("AgentRun", "Harness", "Usage"),
+    "harnesses": ("AgentRun", "Harness", "Line", "Usage"),
     "issues": ("Issue", "PinchBenchError"),
     "results.finished_run": ("FinishedRun", "read_run"),
     "results.records": ("Record",),

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pytest_pinchbench import AgentRun, Environment, Issue, Sandbox, Settings, Task, Usage
+from pytest_pinchbench import AgentRun, Environment, Issue, Line, Sandbox, Settings, Task, Usage
 
 
 class CommandHarness:
@@ -23,7 +23,6 @@ class CommandHarness:
 
     def __init__(self, settings: Settings) -> None:
         self._argv = [str(word) for word in settings.harness_settings["argv"]]
-        self._model = settings.model
         self.say: Callable[[str], None] = print
 
     def prepare(self, environment: Environment) -> None:
@@ -32,25 +31,34 @@ class CommandHarness:
     def version(self, sandbox: Sandbox) -> str:
         return "1.0"
 
-    def files(self, sandbox: Sandbox, task: Task, workspace: str) -> Mapping[str, bytes]:
+    def files(
+        self, sandbox: Sandbox, task: Task, workspace: str, line: Line
+    ) -> Mapping[str, bytes]:
         return {}
 
-    def run(self, sandbox: Sandbox, task: Task, workspace: str, timeout: float) -> AgentRun:
+    def run(self, sandbox: Sandbox, task: Task, workspace: str, line: Line) -> AgentRun:
         began = time.monotonic()
-        env = {"MODEL_NAME": self._model.id, "MODEL_BASE_URL": self._model.base_url or ""}
+        model = line.model  # with the URL and the key by which the sandbox reaches it
+        env = {"MODEL_NAME": model.id, "MODEL_BASE_URL": model.base_url or ""}
+        env["MODEL_API_KEY"] = model.api_key or ""
         messages: list[dict[str, Any]] = []
         answer, errors, timed_out = "", "", False
         issues: list[Issue] = []
         for prompt in task.prompts:
-            left = timeout - (time.monotonic() - began)
+            left = line.begin_turn(patience=60.0)
+            if not left:
+                break
             done = sandbox.exec(
                 self._argv, cwd=workspace, env=env, stdin=prompt.text.encode(), timeout=left
             )
+            line.end_turn(done.seconds)
             answer, timed_out = done.stdout.decode(errors="replace"), done.timed_out
             errors += done.stderr.decode(errors="replace")
             messages += [_message("user", prompt.text), _message("assistant", answer)]
             if done.timed_out:
-                issues.append(Issue("ERROR", "agent_timeout", f"stopped after {timeout:g} s"))
+                issues.append(
+                    Issue("ERROR", "agent_timeout", f"stopped after {done.seconds:.0f} s")
+                )
             elif done.exit_code:
                 # FATAL: there is nothing to grade
                 issues.append(Issue("FATAL", "agent_exit", f"it ended with {done.exit_code}"))
