@@ -145,7 +145,7 @@ class ControllerHooks:
         if self.run.directory is None:
             return (yield)
         if reporter is not None:
-            self._live = Live(reporter, total=lambda: len(self.run.selected))
+            self._live = Live(reporter, total=lambda: self.run.to_run)
             self._live.start()
         try:
             return (yield)
@@ -202,7 +202,8 @@ class XdistHooks:
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput["pinchbench"] = self.run.for_worker()
 
-    def pytest_xdist_node_collection_finished(self) -> None:
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        self.run.to_run = len(ids)
         if not self.run.selected and self.run.directory is not None:
             self.run.select(self.run.directory.shared("chosen"))
             for warning in self.run.warnings():

@@ -41,7 +41,13 @@ from pytest_pinchbench.results.identity import check_same_experiment, identity_o
 from pytest_pinchbench.results.records import RUN_SCHEMA, Record, cost_of, iso_time, user_properties
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import Summary, read_baselines, wall_seconds_of
-from pytest_pinchbench.suite.load import load_suite, resolve_skill_dir, select, suite_commit
+from pytest_pinchbench.suite.load import (
+    load_suite,
+    resolve_skill_dir,
+    select,
+    suite_commit,
+    suite_name,
+)
 
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, Sandbox
@@ -60,6 +66,8 @@ class Suites:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._selected: dict[Path, tuple[tuple[Task, ...], tuple[TaskFileError, ...]]] = {}
+        self.sizes: dict[Path, int] = {}
+        """How many task files each suite has, chosen or not."""
 
     def selected(self, root: Path) -> tuple[tuple[Task, ...], tuple[TaskFileError, ...]]:
         """The tasks to run from the checkout ``root``, in order, and the files that stand in
@@ -68,7 +76,9 @@ class Suites:
         """
         root = root.resolve()
         if root not in self._selected:
-            tasks, broken = select(load_suite(root), self._settings)
+            suite = load_suite(root)
+            self.sizes[root] = len(suite.tasks) + len(suite.broken)
+            tasks, broken = select(suite, self._settings)
             known = self.tasks()
             for task in tasks:
                 if task.id in known:
@@ -101,7 +111,9 @@ class Run:
     baselines: list[Summary] = field(default_factory=list)
     """The earlier runs that this one is compared with, in the controller."""
     selected: list[tuple[str, int]] = field(default_factory=list)
-    """(task id, attempt) of every item that is to run, once collection is done."""
+    """(task id, attempt) of every item that was chosen, once collection is done."""
+    to_run: int = 0
+    """How many items this session runs: ``--lf`` and the like may leave chosen ones out."""
     troubles: dict[tuple[str, int], str] = field(default_factory=dict)
 
     _began: float = field(default_factory=time.monotonic)
@@ -360,15 +372,17 @@ class Run:
         is a run directory that another process can read.
         """
         now = [found for node_id in node_ids if (found := parse_node_id(node_id))]
-        before: list[tuple[str, int]] = []
-        if self.settings.resume is not None and self.directory is not None:
-            before = [
-                (one["task_id"], one["attempt"])
-                for one in describe(self.directory.path)["selected"]
-            ]
+        before = [(one["task_id"], one["attempt"]) for one in self._selected_before()]
         self.selected = list(dict.fromkeys([*before, *now]))
         if self.directory is not None and self.selected:
             self.directory.write_run(self.description())
+
+    def _selected_before(self) -> list[Record]:
+        """What an earlier session of a resumed run was to run."""
+        if self.settings.resume is None or self.directory is None:
+            return []
+        before: list[Record] = describe(self.directory.path)["selected"]
+        return before
 
     def note_report(self, report: pytest.TestReport) -> None:
         """Keep why an item has no record (a crashed worker), for the summary."""
@@ -453,6 +467,8 @@ class Run:
         """What ``run.json`` says of this run, without secrets."""
         from importlib.metadata import version
 
+        tasks = self.suites.tasks()
+        categories = {one["task_id"]: one.get("category") for one in self._selected_before()}
         return {
             "schema_version": RUN_SCHEMA,
             "run_id": self.run_id,
@@ -461,7 +477,15 @@ class Run:
             "identity": self.redactor.json(self._identity()),
             "settings": self.redactor.json(self.settings.public()),
             "suites": {root.name: suite_commit(root) for root in self.suites.roots()},
-            "selected": [{"task_id": task, "attempt": k} for task, k in self.selected],
+            "suite_tasks": {suite_name(root): size for root, size in self.suites.sizes.items()},
+            "selected": [
+                {
+                    "task_id": task,
+                    "attempt": k,
+                    "category": tasks[task].category if task in tasks else categories.get(task),
+                }
+                for task, k in self.selected
+            ],
             "versions": {
                 "pytest-pinchbench": version("pytest-pinchbench"),
                 "pytest": pytest.__version__,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.options import only_looks
+from pytest_pinchbench.results.earlier_runs import describe
 from pytest_pinchbench.session.items import TaskItem
 
 if TYPE_CHECKING:
@@ -62,19 +64,24 @@ class SelectionHooks:
         first. Plugins inside this hook (``--sw``, pytest-split) see that order; ``--ff`` and
         ``--nf`` change it afterwards.
 
-        A regrade leaves out what the earlier run has no result of, and every run what others
-        make of files (doctests in a README): it is not part of a score.
+        A regrade is of what the earlier run was to run, and leaves out what it has no result of.
+        Every run leaves out what others make of files (doctests in a README): it is not part of
+        a score.
         """
         regraded = self._run.regraded
+        before = None if regraded is None else _selected(regraded.path)
         ours = {
             item.nodeid: item  # a file named twice is run, and paid for, once
             for item in items
-            if isinstance(item, TaskItem)
-            and (regraded is None or regraded.read(*item.key) is not None)
+            if isinstance(item, TaskItem) and (before is None or item.key in before)
         }
         self._collected = sorted(ours.values(), key=_rank)
         _spell_deselected_ids(config, self._collected)
-        kept = [item for item in self._collected if not item.is_ignored]
+        kept = [
+            item
+            for item in self._collected
+            if not item.is_ignored and (regraded is None or regraded.read(*item.key) is not None)
+        ]
         if gone := [item for item in items if item not in kept]:
             config.hook.pytest_deselected(items=gone)
         items[:] = kept
@@ -87,6 +94,7 @@ class SelectionHooks:
         chosen = [item.nodeid for item in self._chosen(session)]
         if not hasattr(session.config, "workerinput"):
             self._run.select(chosen)
+            self._run.to_run = len(session.items)
         elif self._run.directory is not None:
             # xdist tells the controller what is to run, and not what was chosen
             self._run.directory.share("chosen", chosen)
@@ -104,6 +112,11 @@ class SelectionHooks:
                 items=left_out, config=_QuietConfig(session.config)
             )
         return [item for item in self._collected if item in session.items or item in left_out]
+
+
+def _selected(earlier: Path) -> set[tuple[str, int]]:
+    """What an earlier run was to run."""
+    return {(one["task_id"], one["attempt"]) for one in describe(earlier)["selected"]}
 
 
 class _QuietConfig:

@@ -106,6 +106,11 @@ def _unknown_ids(unknown: list[str], suite: Suite) -> str:
     return message
 
 
+def suite_name(root: Path) -> str:
+    """The name of a skill checkout for people: a clone of ours is called by its tag."""
+    return re.sub(r"-[0-9a-f]{8}$", "", root.name)
+
+
 def suite_commit(root: Path) -> str | None:
     """The commit of a skill checkout, with ``-dirty`` where its tasks or assets were changed.
 
