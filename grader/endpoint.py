@@ -10,15 +10,11 @@ import email.utils
 import http.client
 import json
 import re
-import socket
-import ssl
-import threading
 import time
 import urllib.error
 import urllib.request
 from typing import (
     Any,
-    Callable,
     Dict,
     Iterable,
     List,
@@ -26,17 +22,15 @@ from typing import (
     NamedTuple,
     Optional,
     Tuple,
-    TypeVar,
 )
 from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
+from .connection import OutOfTime, cause, tls_context, within
 from .protocols import PROTOCOLS, Answer, Protocol
 from .redact import Redactor, excerpt
 
 LARGEST_RESPONSE = 4 << 20  # bytes; no verdict comes near it
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
-
-T = TypeVar("T")
 
 
 class EndpointError(Exception):
@@ -192,15 +186,15 @@ def _post(
 
     where = endpoint.shown_url()
     try:
-        status, reason, headers, data = _within(remaining, exchange)
-    except _OutOfTime:
+        status, reason, headers, data = within(remaining, exchange)
+    except OutOfTime:
         got = "{} bytes of an answer".format(progress[0]) if progress[0] else "no answer"
         raise EndpointError(
             "judge_timeout", "{} gave {} within {:g} s".format(where, got, timeout)
         ) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise EndpointError(
-            "judge_connection", "{}: {}".format(where, _cause(error, redactor))
+            "judge_connection", "{}: {}".format(where, cause(error, redactor))
         ) from None
     kind = (headers.get("content-type") or "").split(";")[0].strip().lower()
     text = redactor.text(data.decode("utf-8", "replace"))[:65536]
@@ -250,12 +244,12 @@ def _exchange(
     headers["User-Agent"] = "pytest-pinchbench"
     headers.update(endpoint.headers)
     # No HTTPErrorProcessor and no redirect handler: every status comes back as it is. The
-    # proxy handler reads the environment, the TLS context SSL_CERT_FILE, as Python does.
+    # proxy handler reads the environment.
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
         urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(context=ssl.create_default_context()),
+        urllib.request.HTTPSHandler(context=tls_context()),
     ):
         opener.add_handler(handler)
     data = json.dumps(body).encode("ascii")
@@ -286,71 +280,6 @@ def _read(protocol: Protocol, payload: Any, redactor: Redactor) -> Answer:
     except (KeyError, IndexError, TypeError, AttributeError):
         message = "the response has another form than the protocol's: " + excerpt(body)
         raise EndpointError("judge_answer", message, status=200, body=body) from None
-
-
-class _OutOfTime(Exception):
-    pass
-
-
-def _within(seconds: float, work: Callable[[], T]) -> T:
-    """Do the work in a thread that is given up on in time.
-
-    A socket's time-out starts anew with each byte, and name resolution has none at all.
-    """
-    if seconds <= 0:
-        raise _OutOfTime()
-    results: List[T] = []
-    errors: List[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if results:
-        return results[0]
-    if not errors:
-        raise _OutOfTime()
-    error = _innermost(errors[0])
-    if isinstance(error, socket.timeout) and error.errno is None:  # ours, not the kernel's
-        raise _OutOfTime()
-    raise errors[0]
-
-
-def _innermost(error: BaseException) -> BaseException:
-    while isinstance(error, urllib.error.URLError) and isinstance(error.reason, BaseException):
-        error = error.reason
-    return error
-
-
-def _cause(error: BaseException, redactor: Redactor) -> str:
-    """A connection failure in words."""
-    inner = _innermost(error)
-    words = redactor.text(str(inner))
-    if isinstance(inner, ssl.SSLCertVerificationError):
-        return (
-            "its TLS certificate could not be verified ({}); if it is signed by an authority of "
-            "your own, set SSL_CERT_FILE in the sandbox".format(inner.verify_message)
-        )
-    if isinstance(inner, ssl.SSLError):
-        return "TLS failed: {}".format(inner.reason or inner)
-    if isinstance(inner, socket.gaierror):
-        return "the host name cannot be resolved: {}".format(inner.strerror)
-    if isinstance(inner, ConnectionRefusedError):
-        return "connection refused; is the server running, and reachable from the sandbox?"
-    if isinstance(inner, http.client.RemoteDisconnected):
-        return "the connection was closed without a response"
-    if isinstance(inner, http.client.IncompleteRead):
-        return "the connection ended in the middle of the response"
-    if isinstance(inner, http.client.BadStatusLine):
-        return "it does not speak HTTP: {}".format(excerpt(words, 80))
-    if isinstance(inner, ConnectionResetError):
-        return "the connection was reset"
-    return "{}: {}".format(type(inner).__name__, excerpt(words))
 
 
 def _advice(status: int) -> str:

@@ -7,6 +7,7 @@ the entry point names is called with an :class:`EnvironmentSetup` and returns an
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -174,6 +175,11 @@ class Recipe:
     """Install strategy for ``auto``; None: the harness decides by what is there."""
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Where each value comes from, for people: ``image``, ``options.memory``, ..."""
+
+    def variables(self, *names: str) -> dict[str, str]:
+        """Return the variables of every sandbox; those of ``names`` are passed on as well."""
+        passed_on = {n: os.environ[n] for n in (*names, *self.pass_env) if n in os.environ}
+        return {**passed_on, **self.env}
 
 
 def find_environment(kind: str) -> Callable[[EnvironmentSetup], Environment]:

@@ -6,7 +6,6 @@ import contextlib
 import io
 import itertools
 import math
-import os
 import random
 import secrets
 import time
@@ -106,12 +105,10 @@ class CloudEnvironment(ABC):
     def _api_url(self) -> str: ...
 
     def open(self, name: str, *, labels: Mapping[str, str], lifetime: float) -> CloudSandbox:
-        recipe = self._setup.recipe
-        passed_on = {n: os.environ[n] for n in recipe.pass_env if n in os.environ}
         order = Order(
             name=f"pb-{file_name(name)}-{secrets.token_hex(6)}",
             labels={"project": PROJECT, "run": self._setup.run_id, **labels},
-            env={**passed_on, **recipe.env},
+            env=self._setup.recipe.variables(),
             seconds=max(lifetime, KEPT_FOR) if self._setup.keep else lifetime,
         )
         slot = self._limits.acquire()

@@ -185,7 +185,7 @@ class DockerEnvironment:
                     name=sandbox.name,
                     entrypoint=["python3", "-I", "-S", "-c", _PROCESS_1, str(seconds)],
                     command=[],
-                    environment=self._environ(),
+                    environment=self._recipe.variables(),
                     labels={
                         **{f"{LABEL}.{name}": value for name, value in labels.items()},
                         f"{LABEL}.owner": process_identity(os.getpid()),
@@ -209,10 +209,6 @@ class DockerEnvironment:
                 self._raise_if_permanent(error)
                 raise
         sandbox.set_up()
-
-    def _environ(self) -> dict[str, str]:
-        names = self._recipe.pass_env
-        return {**{n: os.environ[n] for n in names if n in os.environ}, **self._recipe.env}
 
     def _host_config(self, sandbox: DockerSandbox) -> dict[str, Any]:
         options = self._options

@@ -75,7 +75,7 @@ class LocalEnvironment:
             # what is kept must not go with the other folders of a dead run
             parent = self._base() if self._setup.keep else self._own_folder()
             folder = Path(tempfile.mkdtemp(prefix=f"{file_name(name)}-", dir=parent))
-            return LocalSandbox(folder, self._environ(), self._setup)
+            return LocalSandbox(folder, self._setup.recipe.variables(*PASSED_ON), self._setup)
         except OSError as error:
             raise SandboxFailure(f"{name}: no folder for the sandbox: {error}") from error
 
@@ -88,11 +88,6 @@ class LocalEnvironment:
 
     def url_inside(self, url: str) -> str:
         return url
-
-    def _environ(self) -> dict[str, str]:
-        recipe = self._setup.recipe
-        names = (*PASSED_ON, *recipe.pass_env)
-        return {**{n: os.environ[n] for n in names if n in os.environ}, **recipe.env}
 
     def _base(self) -> Path:
         """The folder of all runs; in a shared temporary folder, one that is surely ours."""

@@ -15,7 +15,7 @@ from probe import count, is_running, long_sleep, sh, timed_out_after
 from waiting import wait_until
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, sandbox
-from pytest_pinchbench.environments.local import LocalEnvironment, LocalSandbox
+from pytest_pinchbench.environments.local import PASSED_ON, LocalSandbox
 from pytest_pinchbench.environments.sandbox import Exchange, ExecSandbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -48,7 +48,7 @@ def open_with(tmp_path: Path) -> Iterator[Callable[[str], LocalSandbox]]:
         setup = EnvironmentSetup(recipe, "test", tmp_path / "data")
         folder = tmp_path / "sandbox"
         folder.mkdir()
-        opened.append(OtherPython(folder, LocalEnvironment(setup)._environ(), setup))
+        opened.append(OtherPython(folder, recipe.variables(*PASSED_ON), setup))
         opened[-1].python = python
         return opened[-1]
 

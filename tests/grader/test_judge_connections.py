@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
-import ssl
 import struct
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +17,7 @@ import pytest
 from judging import KEY, VERDICT, JudgeServer, Reply, ask, chat
 from pytest_pinchbench.grader import endpoint
 from pytest_pinchbench.grader.part import Part
+from tls_server import private_authority
 
 
 def failure(part: Part) -> tuple[str, str]:
@@ -230,28 +228,17 @@ def test_a_proxy_from_the_environment_is_used(
 
 @pytest.fixture
 def tls_server(judge_server: JudgeServer, tmp_path: Path) -> tuple[JudgeServer, Path]:
-    """The judge's server behind a certificate that signed itself, and that certificate."""
-    if not shutil.which("openssl"):
-        pytest.skip("no openssl here to make a certificate with")
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-keyout", str(key), "-out", str(certificate), "-subj", "/CN=localhost"),
-            *("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    """The judge's server behind a private authority, and that authority's certificate."""
+    authority = tmp_path / "authority.pem"
     server = judge_server.server
-    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.socket = private_authority(authority).wrap_socket(server.socket, server_side=True)
     judge_server.scheme = "https"
-    return judge_server, certificate
+    return judge_server, authority
 
 
-def test_a_self_signed_certificate_is_not_trusted(tls_server: tuple[JudgeServer, Path]) -> None:
+def test_a_private_authority_is_not_trusted(
+    tls_server: tuple[JudgeServer, Path],
+) -> None:
     server, _ = tls_server
     code, message = failure(ask(server))
     assert code == "judge_connection"
@@ -260,11 +247,12 @@ def test_a_self_signed_certificate_is_not_trusted(tls_server: tuple[JudgeServer,
     assert server.requests == []
 
 
-def test_ssl_cert_file_names_a_certificate_to_trust(
-    tls_server: tuple[JudgeServer, Path], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"])
+def test_a_variable_names_an_authority_to_trust(
+    variable: str, tls_server: tuple[JudgeServer, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server, certificate = tls_server
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    server, authority = tls_server
+    monkeypatch.setenv(variable, str(authority))
     assert ask(server).score == 0.7
     assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
 

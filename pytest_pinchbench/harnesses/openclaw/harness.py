@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from pytest_pinchbench.harnesses import AgentRun
-from pytest_pinchbench.harnesses.openclaw import config, install, messages, outcome
+from pytest_pinchbench.harnesses.openclaw import config, install, messages, node, outcome
 from pytest_pinchbench.harnesses.openclaw.compile_cache import compile_cache
 from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
 from pytest_pinchbench.harnesses.openclaw.transcripts import (
@@ -108,6 +108,7 @@ class OpenClawHarness:
         agent = self._agent(sandbox)
         version = config.parse_version(agent.version)
         environ = {
+            **self._trust(),
             **agent.variables,
             **config.variables(self.settings, self._base_url, _state(sandbox)),
         }
@@ -199,11 +200,17 @@ class OpenClawHarness:
                 return Agent(command, found, variables)
             if self._strategy == "preinstalled":
                 raise install.missing(where, command, found, wanted)
-        command = install.install_inside(sandbox, prefix, wanted)
+        command = install.install_inside(sandbox, prefix, wanted, self._trust())
         version = sandbox_version(sandbox, command)
         if version is None:
             raise install.missing(where, command, None, wanted)
         return Agent(command, version)
+
+    def _trust(self) -> dict[str, str]:
+        """The variables by which Node in the sandbox trusts what its other programs trust."""
+        assert self._environment is not None, "prepare() comes first"
+        here = os.environ if self._environment.on_this_machine else {}
+        return node.trust({**here, **self.settings.recipe.variables()})
 
 
 class Conversation:

