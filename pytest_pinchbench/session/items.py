@@ -110,8 +110,12 @@ class TaskFile(pytest.Module):
             if hasattr(function, "callspec")
         )
 
+    @property
+    def pinchbench_attempts(self) -> int:
+        return self.config.stash[RUN].settings.attempts
+
     def collect(self) -> Iterator[TaskItem]:
-        attempts = self.config.stash[RUN].settings.attempts
+        attempts = self.pinchbench_attempts
         for attempt in range(1, attempts + 1):
             suffix = f"[{attempt}]" if attempts > 1 else ""
             yield TaskItem.from_parent(
@@ -143,6 +147,10 @@ class TaskItem(pytest.Function):
 
     def __init__(self, *, task: Task, attempt: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        structured = getattr(self, "_id", None)
+        if hasattr(structured, "parse"):
+            # pytest 9.2 compares ids (--lf, --sw) with those it has read back from its cache
+            self._id = structured.parse(self.nodeid)
         _leave_foreign_fixtures_out(self)
         self.pinchbench_task = task
         self.attempt = attempt

@@ -13,7 +13,7 @@ import pytest
 from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.options import only_looks
 from pytest_pinchbench.results.earlier_runs import describe
-from pytest_pinchbench.session.items import TaskItem
+from pytest_pinchbench.session.items import TaskFile, TaskItem
 
 if TYPE_CHECKING:
     from pytest_pinchbench.session.run import Run
@@ -55,6 +55,18 @@ class SelectionHooks:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._collected: list[TaskItem] = []
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Collect a task file whole where ``--lf`` skips it: what it deselects later is seen."""
+        report = yield
+        if isinstance(collector, TaskFile) and report.passed:
+            attempts = collector.pinchbench_attempts
+            if len(report.result) < attempts:
+                report.result[:] = collector.collect()
+        return report
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection_modifyitems(
