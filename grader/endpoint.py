@@ -78,7 +78,7 @@ class Endpoint(NamedTuple):
         for field in ("headers", "extra_headers", "extra_body"):
             extra[field] = params.pop(field, None) or {}
             if not isinstance(extra[field], dict):
-                raise EndpointError("judge_settings", "params: {} is no mapping".format(field))
+                raise EndpointError("judge_settings", "params: {} is not a mapping".format(field))
         params.update(extra["extra_body"])
         given = {**extra["headers"], **extra["extra_headers"]}
         headers = {str(name): str(value) for name, value in given.items()}
@@ -314,7 +314,7 @@ def _words(text: str) -> str:
 
 
 def _error_of(payload: Any) -> str:
-    """The words of an error body; empty when the payload is none."""
+    """The words of an error body; empty when the payload is not an error."""
     if not isinstance(payload, dict):
         return ""
     error = payload.get("error") or _error_of_choice(payload)

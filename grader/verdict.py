@@ -12,7 +12,7 @@ import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 LONGEST_ANSWER = 1 << 18  # characters; the longest verdicts are a hundredth of it
-_MOST_BROKEN = 200  # things in braces that are no JSON; prose and code have some
+_MOST_BROKEN = 200  # things in braces that are not JSON; prose and code have some
 _MOST_READ = 8 * LONGEST_ANSWER  # characters, in the search for the ends of all of those
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 _OPENING = re.compile(r'\{\s*"')
@@ -73,7 +73,7 @@ def _objects(text: str) -> Tuple[List[Dict[str, Any]], str, bool]:
     """The outermost JSON objects, in order, the text after the last of them, and whether
     some follow each other as the elements of a list do.
 
-    An object inside a broken one is no verdict: it may be a single criterion's.
+    An object inside a broken one is not a verdict: it may be a single criterion's.
     """
     decoder = json.JSONDecoder()
     found: List[Dict[str, Any]] = []
@@ -94,7 +94,7 @@ def _objects(text: str) -> Tuple[List[Dict[str, Any]], str, bool]:
                 raise InvalidAnswer("it ends in the middle of a JSON object") from None
             read += (closing or len(text)) - start
             if broken > _MOST_BROKEN or read > _MOST_READ:
-                raise InvalidAnswer("it is full of braces that are no JSON") from None
+                raise InvalidAnswer("it is full of braces that are not JSON") from None
             end = closing or start + 1
         start = text.find("{", end)
     return found, rest, listed
@@ -168,7 +168,7 @@ def _total(value: Dict[str, Any]) -> Any:
 
 
 def _score(value: Any, name: str) -> Optional[float]:
-    """A score as a float; None when this is no number at all. Raises InvalidAnswer."""
+    """A score as a float; None when it is not a number. Raises InvalidAnswer."""
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         number = float(value)
     elif isinstance(value, str) and value.strip().lower().lstrip("+-") in (

@@ -54,7 +54,13 @@ class TaskFileError(SuiteError):
         self.reason = reason
 
 
-class EnvironmentUnavailable(PinchBenchError):
+class RunAborted(PinchBenchError):
+    """What ends the whole run, because no attempt could work. Every subclass is made from its
+    message alone: other processes of the run raise it again.
+    """
+
+
+class EnvironmentUnavailable(RunAborted):
     """No sandbox of this kind can be had at all: no daemon, no image, no credentials.
 
     Ends the run before the first task.
@@ -65,21 +71,21 @@ class SandboxFailure(PinchBenchError):
     """One sandbox failed (could not be opened, was lost, disk full). FATAL for its attempt."""
 
 
-class HarnessUnavailable(PinchBenchError):
+class HarnessUnavailable(RunAborted):
     """The agent cannot be run in this environment: not there, not installable.
 
     Ends the run: no attempt could work.
     """
 
 
-class EndpointUnusable(PinchBenchError):
+class EndpointUnusable(RunAborted):
     """The model's or the judge's endpoint refused the one tiny request that tries it.
 
     Ends the run before any agent has cost anything.
     """
 
 
-class SanityFailed(PinchBenchError):
+class SanityFailed(RunAborted):
     """The suite's sanity task scored nothing: what is wrong would cost every other task."""
 
 
@@ -93,6 +99,3 @@ def using_data_dir(kind: type[PinchBenchError]) -> Iterator[None]:
             f"files in the data directory cannot be used: {error}; "
             "--pinchbench-data-dir names another directory"
         ) from error
-
-
-RUN_ENDERS = (EnvironmentUnavailable, HarnessUnavailable, EndpointUnusable, SanityFailed)

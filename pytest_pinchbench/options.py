@@ -151,7 +151,7 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
     ),
     "sandbox": (
         Option("env", "agent", readers.text,
-               "kind of sandbox: local, docker, daytona, modal, or the kind of a plugin", "docker",
+               "kind of sandbox: docker, bubblewrap, local, daytona, modal, a plugin's", "docker",
                "KIND", yaml=(_E + "environment",), field="recipe.environment"),
         Option("recipe", "agent", readers.text,
                "recipe of the sandbox: a name or a YAML file (default: the recipe named after the"

@@ -42,7 +42,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     if _is_asked_for(config):
-        from pytest_pinchbench.session.hooks import start
+        from pytest_pinchbench.session.start import start
 
         start(config)
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 
 LEVELS = (
-    {"issues", "redaction", "spelling", "readers"},
+    {"issues", "redaction", "spelling", "kinds", "readers", "grader"},
     {"environments"},
     {"options"},
     {"settings"},
@@ -22,17 +21,16 @@ LEVELS = (
     {"results"},
     {"attempt", "reports"},
     {"session"},
-    {"plugin", "__init__"},
+    {"plugin", "demo", "__init__"},
 )
 """From the ground up: a wing imports from lower levels only, and not from its neighbour."""
 
-APART = {"demo", "grader", "recipes"}
+APART = {"recipes"}
 """Wings that import from no other wing, and from which no other wing imports."""
 
 LIMIT = 400
 NO_LIMIT = {"pytest_pinchbench/environments/inside/supervisor.py"}  # it travels alone
 STILL_TOO_LONG = {
-    "pytest_pinchbench/session/run.py": 643,
     "pytest_pinchbench/suite/task_file.py": 417,
 }
 
@@ -115,10 +113,6 @@ def test_a_wing_imports_from_lower_wings_only() -> None:
     assert wrong == []
 
 
-CIRCLE = pytest.mark.xfail(strict=True, reason="session.items and session.run")
-
-
-@CIRCLE
 def test_modules_import_one_another_in_no_circle() -> None:
     assert circles(IMPORTS) == []
 
@@ -155,3 +149,37 @@ def test_files_are_short() -> None:
     }
     assert too_long == {}
     assert median(lengths.values()) <= 150
+
+
+def test_the_tree_in_the_documentation_is_that_of_the_repository() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"^\| `([\w./]+)` \|", text, re.MULTILINE))
+    there = {
+        path.relative_to(ROOT).as_posix() + "/" * path.is_dir()
+        for path in [*ROOT.glob("pytest_pinchbench/*"), ROOT / "grader", ROOT / "recipes"]
+    }
+    assert named - there == set()
+    wings = {name for name in there if name.endswith("/") and not name.startswith((".", "_"))}
+    assert {name for name in wings if any((ROOT / name).glob("*.py"))} - named == set()
+
+
+def test_files_named_in_the_documentation_exist() -> None:
+    for document in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
+        text = (ROOT / document).read_text(encoding="utf-8")
+        for name in re.findall(r"`((?:\w+/)+\w*(?:\.py)?)`", text):
+            if name not in ("tasks/", "assets/"):  # of a suite
+                found = [*ROOT.glob(name), *ROOT.glob(f"pytest_pinchbench/**/{name}")]
+                assert found, f"{document} names {name}"
+
+
+def test_help_errors_and_docstrings_say_is_not() -> None:
+    """Finds "X is no Y", and not "there is no Y"."""
+    wrong = re.compile(r"(?<![Tt]here )\b(is no|is none|are none|are no)\b(?! longer| more)")
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if wrong.search(" ".join(node.value.split()))
+    ]
+    assert found == []

@@ -7,7 +7,8 @@ from records import make_task
 from settings_of import settings_of
 from shell_agent import ShellAgent
 
-from pytest_pinchbench.attempt import AttemptSetup, run_attempt
+from pytest_pinchbench.attempt import run_attempt
+from pytest_pinchbench.attempt.context import AttemptContext
 from pytest_pinchbench.attempt.grading import Grade
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe
 from pytest_pinchbench.environments.local import LocalEnvironment
@@ -51,7 +52,7 @@ def attempt(tmp_path, pytester):
 
     def run(lost_at="", *options, retries=1, judge=None, sleep=lambda seconds: None, **task):
         environment.lost_at = lost_at
-        setup = AttemptSetup(
+        setup = AttemptContext(
             settings=settings_of(
                 pytester, "--model=m", f"--pinchbench-retries={retries}", *options
             ),

@@ -71,6 +71,7 @@ def json_text(path: Path) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
+@pytest.mark.slow  # and another pytest writes another JUnit file
 @pytest.mark.parametrize("name", RUNS)
 def test_the_output_of_a_fixed_run_is_the_golden_one(
     name: str,

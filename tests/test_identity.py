@@ -19,7 +19,7 @@ from pytest_pinchbench.results.comparison import compare
 from pytest_pinchbench.results.earlier_runs import merge_runs
 from pytest_pinchbench.results.identity import GRADING, check_same_experiment, identity_of, regraded
 from pytest_pinchbench.results.run_directory import RunDirectory
-from pytest_pinchbench.results.summary import read_run
+from pytest_pinchbench.results.summary import read_summary
 from pytest_pinchbench.settings import Settings
 
 pytest_plugins = ("pytester",)
@@ -193,7 +193,7 @@ def test_resume_and_merge_refuse_what_differs_and_a_comparison_notes_it(
     paths = [write_run(tmp_path / "1", old, "task_a"), write_run(tmp_path / "2", new, "task_b")]
     with pytest.raises(PinchBenchError, match=r"cannot merge .*: settings differ:") as unmerged:
         merge_runs(paths, tmp_path / "merged")
-    notes = "\n".join(compare(*map(read_run, paths)).notes)
+    notes = "\n".join(compare(*map(read_summary, paths)).notes)
     for name in names:
         for message in (str(refused.value), str(unmerged.value)):
             assert f"\n  {name}: {json.dumps(old.get(name))} there, " in message
@@ -207,7 +207,7 @@ def test_runs_with_the_same_settings_are_merged_and_compared_without_a_note(
     _, records = merge_runs(paths, tmp_path / "merged")
     assert [record["task_id"] for record in records] == ["task_a", "task_b"]
     again = write_run(tmp_path / "again", identity_with(), "task_a")
-    assert compare(read_run(paths[0]), read_run(again)).notes == ()
+    assert compare(read_summary(paths[0]), read_summary(again)).notes == ()
 
 
 def test_a_recipes_contents_count_and_not_its_name_or_its_limits_of_this_machine(
@@ -249,3 +249,13 @@ def test_a_regrade_has_the_earlier_work_and_todays_grading(
     with pytest.raises(PinchBenchError) as refused:
         check_same_experiment("resume R", run_json(earlier), run_json(today), "regrade it")
     assert "regrade it" not in str(refused.value)
+
+
+def test_what_another_harness_is_given_counts(
+    identity_with: Callable[..., dict[str, Any]], pytester: pytest.Pytester
+) -> None:
+    def identity(level: int) -> dict[str, Any]:
+        (pytester.path / "other.yaml").write_text(f"harnesses: {{mine: {{level: {level}}}}}")
+        return identity_with(config="other.yaml", harness="mine")
+
+    assert changed(identity(1), identity(2)) == {"harness_settings.level"}

@@ -38,6 +38,7 @@ def record(pytester, task="task_b"):
     return json.loads(path.read_text())
 
 
+@pytest.mark.slow
 def test_a_hybrid_score_is_the_weighted_mean_of_what_the_parts_give(pytester, project, judged):
     weights = {"automated": 0.6, "llm_judge": 0.4}
     project(
@@ -61,6 +62,7 @@ def test_a_hybrid_score_is_the_weighted_mean_of_what_the_parts_give(pytester, pr
     assert scoring["raw"]["debug"]["llm_judge"]["parsed_verdict"] == VERDICT
 
 
+@pytest.mark.slow
 def test_a_judge_that_fails_twice_is_asked_again_and_the_agent_runs_once(
     pytester, project, judged, judge
 ):
@@ -74,6 +76,7 @@ def test_a_judge_that_fails_twice_is_asked_again_and_the_agent_runs_once(
     assert len(judge.requests) == 4
 
 
+@pytest.mark.slow
 def test_a_failed_judge_is_no_score_and_a_regrade_asks_it_again(pytester, project, judged, judge):
     log = pytester.path / "ran.log"
     project({"task_b": f"echo x >> {log}; {GOOD}"}, task_b={"grading_type": "hybrid"})
@@ -94,6 +97,7 @@ def newest(pytester):
     return max((pytester.path / "pinchbench-results").glob("*/*"), key=lambda path: path.name)
 
 
+@pytest.mark.slow
 def test_a_resume_after_a_failed_judge_asks_it_again_and_pays_no_agent(
     pytester, project, judged, judge
 ):
@@ -112,6 +116,7 @@ def test_a_resume_after_a_failed_judge_asks_it_again_and_pays_no_agent(
     assert again["retried"][0]["issues"] == first["issues"]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_graded_again_has_no_score_of_then(pytester, project, judged, judge):
     project(
         {"task_a": GOOD, "task_c": GOOD},
@@ -131,6 +136,7 @@ def test_what_cannot_be_graded_again_has_no_score_of_then(pytester, project, jud
     assert scores == {"task_a": None, "task_c": 0.25}
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_is_busy_at_the_check_is_asked_again(project, judged, judge):
     project({"task_b": GOOD}, task_b={"grading_type": "llm_judge"})
     busy = Reply({"error": "busy"}, status=429, headers={"Retry-After": "0"})
@@ -147,6 +153,7 @@ def test_a_shortfall_shows_what_each_part_of_a_hybrid_gave_and_its_weight(projec
     )
 
 
+@pytest.mark.slow
 def test_the_judges_price_is_part_of_the_cost_and_of_the_budget(project, judged, judge):
     tasks = ("task_a", "task_b", "task_c")
     judging = {task: {"grading_type": "llm_judge"} for task in tasks}
@@ -160,6 +167,7 @@ def test_the_judges_price_is_part_of_the_cost_and_of_the_budget(project, judged,
     )
 
 
+@pytest.mark.slow
 def test_a_wrong_judge_key_stops_the_run_before_the_first_agent(pytester, project, judged, judge):
     log = pytester.path / "ran.log"
     project({"task_a": f"echo x >> {log}", "task_b": GOOD}, task_b={"grading_type": "llm_judge"})
@@ -193,6 +201,7 @@ def test_a_shortfall_shows_the_judges_notes(project, judged):
     result.stdout.fnmatch_lines(["score 0.700, pass mark 1", "  quality  0.500", "  notes: Fair."])
 
 
+@pytest.mark.slow
 def test_the_judges_key_is_nowhere(pytester, project, judged, judge, monkeypatch):
     key = secrets.token_hex(16)  # of no other test that runs beside this one
     monkeypatch.setenv("JUDGE_MODEL_API_KEY", key)

@@ -632,7 +632,7 @@ def test_every_section_of_the_file_is_read(
         ("benchmarks: {pinchbench: {limits: 1}}", "unknown key 'limits', did you mean 'limit'?"),
         ("harnesses: {opneclaw: {}}", "unknown key 'opneclaw', did you mean 'openclaw'?"),
         ("harnesses: {openclaw: {skip-bootstrap: 1}}", "did you mean 'skip_bootstrap'?"),
-        ("environments: {dokcer: {}}", "pb.yaml:1 (environments.dokcer): unknown kind, did you"),
+        ("environments: {dokcer: {}}", "pb.yaml:1 (environments.dokcer): unknown key 'dokcer'"),
         ("environments:\n  docker:\n    imgae: x", "pb.yaml:3: unknown key 'imgae', did you mean"),
         ("environments: {docker: [x]}", "pb.yaml:1: has to be a mapping"),
         ("execution: {atempts: 1}", "unknown key 'atempts', did you mean 'attempts'?"),
@@ -643,7 +643,7 @@ def test_every_section_of_the_file_is_read(
         ("- x", "pb.yaml: has to be a mapping"),
         ("a: [}", "pb.yaml:1: not valid YAML"),
         ("execution: {}\nexecution: {}", "pb.yaml:2: the key 'execution' is there twice"),
-        ("models: {1: {}}", "pb.yaml:1 (models.1): the model has no id, or it is no text"),
+        ("models: {1: {}}", "pb.yaml:1 (models.1): the model has no id, or it is not text"),
         ("models: x", "pb.yaml (models): has to be a mapping"),
         (
             "execution: {timeout_multiplier: 1}\nbenchmarks: {pinchbench: {timeout_multiplier: 2}}",
@@ -671,6 +671,25 @@ def test_what_is_for_other_programs_in_a_shared_file_is_left_alone(
             "environments: {host_process: {any: 1}}\nexecution:\n"
         )
     )
+
+
+def test_another_harness_gets_the_section_under_its_own_name(
+    resolve: Resolve, config_file: Callable[[str], str]
+) -> None:
+    file = config_file(
+        "harnesses:\n  openclaw: {max_tokens: 7}\n"
+        "  mine: {level: [1, 2], api_key: sekrit-of-mine}\n  none:\n"
+    )
+    settings = resolve(file, "--pinchbench-harness=mine")
+    assert settings.harness_settings == {"level": [1, 2], "api_key": "sekrit-of-mine"}
+    assert Settings.from_json(settings.to_json()) == settings
+    assert "sekrit-of-mine" in settings.secrets()
+    assert "sekrit" not in json.dumps(settings.public())
+    assert resolve(file).harness_settings == {}
+    assert resolve(file, "--pinchbench-harness=none").harness_settings == {}
+    wrong = config_file("\nharnesses: {mine: 2026-01-01}")
+    message = refused(lambda: resolve(wrong, "--pinchbench-harness=mine"))
+    assert message.startswith("pb.yaml:2 (harnesses.mine): has to be a mapping")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import threading
 import pytest
 from records import make_run, record, result
 
-from pytest_pinchbench.attempt.kept_work import WorkMissing, kept_work, tries
+from pytest_pinchbench.attempt.kept_work import WorkMissing, kept_work, previous_attempts
 from pytest_pinchbench.harnesses import Usage, sum_usage
 from pytest_pinchbench.issues import EndpointUnusable, Issue, PinchBenchError, SandboxFailure
 from pytest_pinchbench.results.files import safe_name, write_json
@@ -70,6 +70,15 @@ def test_a_damaged_record_is_no_record(tmp_path, break_it):
     assert (directory.records(), directory.damaged()) == ([], [path])
 
 
+@pytest.mark.parametrize("score", ["77", "-0.1", "true", "NaN", "1e999", '"1"', "[" * 200_000])
+def test_a_record_with_a_score_that_cannot_be_one_is_damaged(tmp_path, score):
+    directory = RunDirectory(tmp_path)
+    path = directory.write(result(score=0.25)) / "result.json"
+    assert directory.damaged() == []
+    path.write_text(path.read_text().replace('"score": 0.25,', f'"score": {score},', 1))
+    assert (directory.records(), directory.damaged()) == ([], [path])
+
+
 def test_an_attempt_with_a_fatal_issue_has_no_score_whatever_its_grade():
     fatal = record(score=1.0, issues=(Issue("FATAL", "judge_http", "500"),))
     assert fatal["status"] == "invalid"
@@ -90,10 +99,10 @@ def test_a_secret_is_in_no_part_of_a_result():
     assert b"[redacted]" in everything
 
 
-def test_text_without_utf8_is_kept_as_json_escapes(tmp_path):
+def test_a_lone_surrogate_is_kept_as_its_escape(tmp_path):
     directory = RunDirectory.new(tmp_path, "m")
     directory.write(result(run=make_run(final_answer="half a \ud83d")))
-    assert directory.read("task_00_hello", 1)["final_answer"] == "half a \ud83d"
+    assert directory.read("task_00_hello", 1)["final_answer"] == "half a \\ud83d"
 
 
 def test_every_try_is_paid_for():
@@ -124,7 +133,7 @@ def test_something_done_once_is_done_once_however_many_ask(tmp_path):
     directory = RunDirectory(tmp_path)
     done = []
     threads = [
-        threading.Thread(target=directory.once, args=("x", lambda: done.append(1)))
+        threading.Thread(target=directory.run_once, args=("x", lambda: done.append(1)))
         for _ in range(8)
     ]
     for thread in threads:
@@ -140,7 +149,7 @@ def test_what_ends_a_run_ends_it_for_everyone_who_asks(tmp_path):
 
     for directory in (RunDirectory(tmp_path), RunDirectory(tmp_path)):
         with pytest.raises(EndpointUnusable, match="401 wrong key"):
-            directory.once("model", fail)
+            directory.run_once("model", fail)
 
 
 def test_a_sandbox_that_fails_during_a_check_leaves_the_check_to_the_next(tmp_path):
@@ -150,9 +159,9 @@ def test_a_sandbox_that_fails_during_a_check_leaves_the_check_to_the_next(tmp_pa
         raise SandboxFailure("gone")
 
     with pytest.raises(SandboxFailure):
-        directory.once("model", lose)
+        directory.run_once("model", lose)
     done = []
-    directory.once("model", lambda: done.append(1))
+    directory.run_once("model", lambda: done.append(1))
     assert done == [1]
 
 
@@ -225,12 +234,14 @@ def test_work_that_is_not_whole_says_what_is_missing(tmp_path):
 def test_the_tries_of_a_resumed_attempt_are_counted_once():
     failed = {"issues": [], "usage": Usage(total_tokens=30), "judge_usage": Usage(total_tokens=7)}
     invalid = record("task_a", None, earlier=(failed,))
-    again = record("task_a", 1.0, earlier=tuple(tries(invalid, taken_up=False)))
+    again = record("task_a", 1.0, earlier=tuple(previous_attempts(invalid, work_reused=False)))
     assert again["usage"]["total_tokens"] == 120 + 30 + 120
     assert again["judge_usage"]["total_tokens"] == 7
     assert len(again["retried"]) == 2
     run = make_run(usage=Usage(**invalid["usage"]))
-    taken_up = record("task_a", 1.0, run=run, earlier=tuple(tries(invalid, taken_up=True)))
+    taken_up = record(
+        "task_a", 1.0, run=run, earlier=tuple(previous_attempts(invalid, work_reused=True))
+    )
     assert taken_up["usage"]["total_tokens"] == 120 + 30
 
 
@@ -242,10 +253,10 @@ def test_a_leftover_of_a_killed_process_of_the_same_number_is_in_nobodys_way(tmp
 
 def test_a_directory_belongs_to_one_running_run(tmp_path):
     first, second = RunDirectory(tmp_path), RunDirectory(tmp_path)
-    first.hold()
+    first.lock()
     with pytest.raises(PinchBenchError, match="belongs to a run that is still going on"):
-        second.hold()
+        second.lock()
     first.finish()
-    second.hold()
+    second.lock()
     second.finish()
     assert list(tmp_path.iterdir()) == []

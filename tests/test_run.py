@@ -57,6 +57,7 @@ def test_a_full_score_passes_a_shortfall_fails_and_a_crash_is_an_error(pytester,
     }
 
 
+@pytest.mark.slow
 def test_workers_give_the_same_results(pytester, project, run):
     project({"task_a": GOOD, "task_b": HALF, "task_c": "exit 3"})
     result = run("-n", "2")
@@ -81,6 +82,7 @@ def test_a_task_id_in_two_suites_of_one_run_is_an_error(pytester, project, run, 
     assert "two/tasks/task_b.md" in line
 
 
+@pytest.mark.slow
 def test_workers_find_a_suite_that_lies_elsewhere(
     pytester, project, run, write_suite, tmp_path_factory
 ):
@@ -90,6 +92,7 @@ def test_workers_find_a_suite_that_lies_elsewhere(
     result.assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_a_lost_worker_loses_its_item_and_not_the_run(pytester, project, run):
     project({"task_a": GOOD, "task_b": "kill -9 $PINCHBENCH_TEST_VICTIM", "task_c": GOOD})
     pytester.makeconftest(
@@ -112,6 +115,7 @@ def test_a_lost_worker_loses_its_item_and_not_the_run(pytester, project, run):
     )
 
 
+@pytest.mark.slow
 def test_reports_of_the_ecosystem_have_the_scores(pytester, project, run):
     project({"task_a": GOOD, "task_b": HALF})
     run("--junitxml=junit.xml", "--json-report", "--json-report-file=report.json", "-n", "1")
@@ -155,12 +159,14 @@ def test_an_agent_out_of_time_is_graded_on_what_is_there(pytester, project, run)
     assert record["seconds"]["run"] < 500
 
 
+@pytest.mark.slow
 def test_the_time_an_agent_has_is_the_tasks_by_the_multiplier(project, run):
     project({"task_a": "sleep 600"}, task_a={"timeout_seconds": 10})
     result = run("--pinchbench-timeout-multiplier", "0.05")
     result.stdout.fnmatch_lines(["    ERROR: stopped after 0.5 s"])
 
 
+@pytest.mark.slow
 def test_a_background_writer_is_gone_when_grading_starts(pytester, project, run):
     writer = "until test -e graded; do sleep 0.05; done; echo yes > made.txt"
     project({"task_a": f"setsid sh -c '{writer}' & {HALF}"})
@@ -195,6 +201,7 @@ def test_exit_codes(project, run, scripts, options, code, line):
     result.stdout.fnmatch_lines([line])
 
 
+@pytest.mark.slow
 def test_a_retry_gets_a_fresh_sandbox_and_every_try_is_counted(pytester, project, run, tmp_path):
     marker = tmp_path / "tried"
     project({"task_a": f"ls; test -e {marker} || {{ touch {marker} left.txt; exit 1; }}; {GOOD}"})
@@ -216,6 +223,7 @@ def test_a_missing_asset_costs_only_its_own_task(pytester, project, run):
     result.stdout.fnmatch_lines(["*task_b needs *big.pdf*"])
 
 
+@pytest.mark.slow
 def test_judged_tasks_without_a_judge_are_invalid_and_the_run_says_so_first(project, run):
     project({"task_a": GOOD, "task_b": GOOD}, task_b={"grading_type": "hybrid"})
     result = run()
@@ -284,6 +292,7 @@ def test_autouse_fixtures_of_the_project_are_for_its_own_tests(pytester, project
     result.stdout.fnmatch_lines(["requested: server0", "autouse: task_a"])
 
 
+@pytest.mark.slow
 def test_xfail_and_skip_are_pytests_own_words(pytester, project, run):
     project({"task_a": HALF, "task_b": GOOD, "task_c": HALF})
     add_to_conftest(
@@ -298,6 +307,7 @@ def test_xfail_and_skip_are_pytests_own_words(pytester, project, run):
     run("-v").assert_outcomes(xfailed=1, xpassed=1, failed=1)
 
 
+@pytest.mark.slow
 def test_a_run_may_be_started_in_a_thread(pytester, project):
     project({"task_a": GOOD})
     options = ["--pinchbench", "--model", "lab/m", "--pinchbench-env", "local"]
@@ -311,6 +321,7 @@ def test_a_run_may_be_started_in_a_thread(pytester, project):
     assert pytester.run(sys.executable, "-c", code).ret == 0
 
 
+@pytest.mark.slow
 def test_last_failed_runs_what_failed(pytester, project, run):
     project({"task_a": GOOD, "task_b": HALF})
     run()
@@ -330,6 +341,7 @@ def test_the_key_is_nowhere(pytester, project, run, monkeypatch):
             assert b"sk-top-secret" not in path.read_bytes(), path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_the_key_is_not_in_an_unexpected_error(pytester, project, run, monkeypatch, workers):
     monkeypatch.setenv("MODEL_API_KEY", "sk-top-secret")
@@ -362,6 +374,7 @@ def add_to_conftest(pytester, text):
     conftest.write_text(f"{conftest.read_text()}\n\n{textwrap.dedent(text)}")
 
 
+@pytest.mark.slow
 def test_resuming_runs_only_what_has_no_valid_result(pytester, project, run):
     log = pytester.path / "ran.log"
     note = f"basename $(dirname $PWD) >> {log}; "
@@ -378,6 +391,7 @@ def test_resuming_runs_only_what_has_no_valid_result(pytester, project, run):
     assert len(list((pytester.path / "pinchbench-results").glob("*/*"))) == 1
 
 
+@pytest.mark.slow
 def test_a_bare_resume_goes_on_with_every_attempt_and_task_that_was_selected(
     pytester, project, run
 ):
@@ -391,6 +405,7 @@ def test_a_bare_resume_goes_on_with_every_attempt_and_task_that_was_selected(
     assert result.ret == pytest.ExitCode.OK
 
 
+@pytest.mark.slow
 def test_a_resume_that_leaves_an_attempt_without_result_is_no_success(pytester, project, run):
     broken = f"test -e {pytester.path}/mended || exit 1; {GOOD}"
     project({"task_a": broken, "task_b": broken})
@@ -402,6 +417,7 @@ def test_a_resume_that_leaves_an_attempt_without_result_is_no_success(pytester, 
     result.stdout.fnmatch_lines(["Mean score  none: 1 invalid of 2 attempts"])
 
 
+@pytest.mark.slow
 def test_latest_is_the_newest_run_that_has_a_result(pytester, project, run):
     project({"task_a": GOOD})
     run()
@@ -415,6 +431,20 @@ def test_latest_is_the_newest_run_that_has_a_result(pytester, project, run):
     result.stdout.fnmatch_lines(["Comparison  *", "* 1.000 -> 1.000, 0.000: no difference found*"])
 
 
+@pytest.mark.slow
+def test_latest_goes_by_the_time_in_run_json_and_not_by_the_files_time(pytester, project, run):
+    project({"task_a": GOOD})
+    runs = []
+    for _ in range(2):
+        run()
+        runs += set((pytester.path / "pinchbench-results").glob("*/*")) - set(runs)
+    os.utime(runs[0] / "run.json")  # as a copy or a checkout does
+    run("--pinchbench-resume=latest").stdout.fnmatch_lines([f"*resuming *{runs[1].name}: *"])
+    run(f"--pinchbench-resume={runs[0]}")
+    run("--pinchbench-resume=latest").stdout.fnmatch_lines([f"*resuming *{runs[0].name}: *"])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "code"),
     [
@@ -431,6 +461,7 @@ def test_a_command_that_selects_nothing_leaves_no_folder(pytester, project, run,
     assert not (pytester.path / "pinchbench-results").exists()
 
 
+@pytest.mark.slow
 def test_the_wall_time_of_a_run_is_that_of_all_its_sessions(pytester, project, run):
     project({"task_a": GOOD})
     run()
@@ -441,6 +472,7 @@ def test_the_wall_time_of_a_run_is_that_of_all_its_sessions(pytester, project, r
     assert 7200 < json.loads(path.read_text())["wall_seconds"] < 7260
 
 
+@pytest.mark.slow
 def test_a_damaged_record_is_run_again_and_is_no_part_of_anything_else(pytester, project, run):
     project({"task_a": GOOD, "task_b": GOOD})
     run()
@@ -486,6 +518,7 @@ def test_a_resume_with_another_recipe_or_a_search_key_is_refused(pytester, proje
     result.stderr.fnmatch_lines(["  brave_api_key: false there, true here"])
 
 
+@pytest.mark.slow
 def test_a_regrade_grades_kept_work_with_todays_checks_and_runs_no_agent(pytester, project, run):
     log = pytester.path / "ran.log"
     root = project({"task_a": f"echo x >> {log}; {HALF}", "task_b": f"{GOOD}; exit 1"})
@@ -508,6 +541,7 @@ def test_a_regrade_grades_kept_work_with_todays_checks_and_runs_no_agent(pyteste
     assert log.read_text() == "x\n"
 
 
+@pytest.mark.slow
 def test_a_regrade_is_of_the_earlier_runs_model_and_can_be_resumed(pytester, project, run):
     root = project({"task_a": GOOD, "task_b": f"test -e {pytester.path}/mended || exit 1; {GOOD}"})
     run("--pinchbench-max-tokens", "77")
@@ -523,6 +557,7 @@ def test_a_regrade_is_of_the_earlier_runs_model_and_can_be_resumed(pytester, pro
     result.stdout.fnmatch_lines(["*1 of 2 attempts have a valid result*"])
 
 
+@pytest.mark.slow
 def test_a_resume_with_another_grading_is_shown_the_way_to_a_regrade(pytester, project, run):
     project({"task_a": GOOD})
     run()
@@ -536,6 +571,7 @@ def test_a_resume_with_another_grading_is_shown_the_way_to_a_regrade(pytester, p
     assert "--pinchbench-regrade" not in result.stderr.str()
 
 
+@pytest.mark.slow
 def test_shards_are_merged_to_one_run(pytester, project, run):
     project({"task_a": GOOD, "task_b": HALF})
     run("--pinchbench-suite", "task_a")
@@ -553,6 +589,7 @@ def test_shards_are_merged_to_one_run(pytester, project, run):
     stray.stderr.fnmatch_lines([f"*{shards[1]} beside --pinchbench-merge: *again for each*"])
 
 
+@pytest.mark.slow
 def test_a_merge_is_gated_as_one_run(pytester, project, run):
     project({"task_a": GOOD, "task_b": HALF, "task_c": "exit 1"})
     for tasks in ("task_a", "task_b", "task_c"):
@@ -565,7 +602,7 @@ def test_a_merge_is_gated_as_one_run(pytester, project, run):
     two = (f"--pinchbench-merge={whole}", f"--pinchbench-merge={half}")
     result = merged(*two, "--pinchbench-fail-under=0.75")
     assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["Gate        met: mean 0.750 of 2 tasks, required 0.75"])
+    result.stdout.fnmatch_lines(["Gate        met: mean 0.750 of 2 of the 2 tasks of skill, required 0.75"])
     assert merged(*two, "--pinchbench-fail-under=0.76").ret == pytest.ExitCode.TESTS_FAILED
     result = merged(*two, f"--pinchbench-merge={broken}", "--pinchbench-fail-under=0.1")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -579,6 +616,7 @@ def test_a_merge_is_gated_as_one_run(pytester, project, run):
     result.assert_outcomes(failed=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_sanity_task_that_scores_nothing_stops_the_run(pytester, project, run, workers):
     project({"task_a": GOOD, "task_b": GOOD, "task_z_sanity": "true"})
@@ -602,6 +640,7 @@ def test_a_sanity_task_that_scores_nothing_stops_the_run(pytester, project, run,
     result.assert_outcomes(passed=2, failed=1)
 
 
+@pytest.mark.slow
 def test_past_the_budget_nothing_more_is_started(pytester, project, run):
     project({"task_a": GOOD, "task_b": GOOD, "task_c": GOOD}, cost=0.3)
     result = run("--pinchbench-budget-usd", "0.5")
@@ -612,6 +651,7 @@ def test_past_the_budget_nothing_more_is_started(pytester, project, run):
     assert result.ret == pytest.ExitCode.INTERRUPTED
 
 
+@pytest.mark.slow
 def test_a_regrade_does_not_charge_the_agents_work_to_its_budget(project, run):
     project({"task_a": GOOD, "task_b": GOOD, "task_c": GOOD}, cost=0.3)
     run().assert_outcomes(passed=3)
@@ -628,6 +668,7 @@ def test_a_budget_that_no_price_is_known_for_is_said_once(project, run, cost):
     assert result.stdout.str().count(said) == (1 if cost is None else 0)
 
 
+@pytest.mark.slow
 def test_attempts_are_averaged(pytester, project, run):
     flag = pytester.path / "flag"
     project({"task_a": f"if test -e {flag}; then {HALF}; else touch {flag}; {GOOD}; fi"})
@@ -636,6 +677,7 @@ def test_attempts_are_averaged(pytester, project, run):
     result.stdout.fnmatch_lines(["task_a?1? *1.000*", "task_a?2? *0.500*", "Mean score  0.750*"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_no_docker_is_one_clear_error_for_the_whole_run(project, run, monkeypatch, workers):
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
@@ -659,7 +701,7 @@ def test_the_recipe_is_shown_without_running_anything(pytester):
     [
         ("docker, options: {cpu: 2}", [], "*mine.yaml:1: *no option 'cpu', did you mean 'cpus'?*"),
         ("local, options: {cpus: 2}", [], "*mine.yaml:1: the local environment has no option*"),
-        ("dokcer", [], "ERROR: no environment of kind 'dokcer', did you mean 'docker'?"),
+        ("dokcer", [], "ERROR: no environment called 'dokcer', did you mean 'docker'?"),
         ("local", ["--pinchbench-harness", "openclav"], "*did you mean 'openclaw'?"),
     ],
 )
@@ -680,6 +722,7 @@ def test_a_project_with_a_harness_of_its_own_may_call_it_what_it_likes(project, 
     run("--pinchbench-harness", "mine").assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_a_run_killed_in_the_middle_is_resumed_and_ends_as_if_it_had_not_been(
     pytester, project, run
 ):
@@ -715,6 +758,7 @@ def pytest_collection_finish(session):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can do that")
 def test_a_worker_ends_with_its_controller(pytester, project, run):
     project({"task_a": GOOD})
@@ -724,6 +768,7 @@ def test_a_worker_ends_with_its_controller(pytester, project, run):
     assert (pytester.path / "ends-with").read_text() == str(int(signal.SIGTERM))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "chunk"), [([], 1), (["--maxschedchunk=3"], 3)])
 def test_workers_get_tasks_one_by_one_unless_they_are_asked_for_otherwise(
     pytester, project, given, chunk

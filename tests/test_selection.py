@@ -111,6 +111,7 @@ def test_a_model_on_the_command_line_takes_the_place_of_the_projects(pytester, s
     assert ids(pytester.runpytest(*RUN)) == ["task_a", "task_b", "task_c"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "conftest",
     [
@@ -157,6 +158,7 @@ GOOD = "echo yes > made.txt"
 HALF = "echo no > made.txt"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["here", "xdist"])
 def test_failed_first_and_last_failed(pytester, project, run, workers):
     project({"task_a": GOOD, "task_b": HALF, "task_c": GOOD})
@@ -170,6 +172,7 @@ def test_failed_first_and_last_failed(pytester, project, run, workers):
     result.stdout.fnmatch_lines(["task_a *- *not run*", "Mean score  none: 2 not run of 3*"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["here", "xdist"])
 def test_chosen_tasks_are_the_run(pytester, project, run, workers):
     project({"task_a": GOOD, "task_b": HALF, "task_c": GOOD})
@@ -179,6 +182,7 @@ def test_chosen_tasks_are_the_run(pytester, project, run, workers):
     result.stdout.no_fnmatch_line("*not run*")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "conftest",
     [
@@ -204,6 +208,7 @@ def test_chosen_tasks_without_a_result_are_a_failure(pytester, project, run, con
         result.stdout.fnmatch_lines(["Mean score  none: * not run of 2 attempts"])
 
 
+@pytest.mark.slow
 def test_stepwise_goes_on_in_the_order_of_the_suite(pytester, project, run):
     pytest.importorskip("pytest_randomly")
     project({"task_a": GOOD, "task_b": HALF, "task_c": GOOD})

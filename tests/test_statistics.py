@@ -194,6 +194,7 @@ def test_holm_asks_more_of_the_mean_while_no_task_changed():
     assert noisy.confidence == 0.975
 
 
+@pytest.mark.slow
 def test_a_model_against_itself_is_seldom_called_different():
     from comparisons import alarms
 

@@ -70,7 +70,7 @@ def test_a_file_that_does_not_parse_leaves_the_others(
 
 
 def test_a_folder_without_tasks_is_no_suite(tmp_path: Path) -> None:
-    with pytest.raises(SuiteError, match=r"is no skill checkout: there is no tasks/task_\*\.md"):
+    with pytest.raises(SuiteError, match=r"is not a skill checkout: there is no tasks/task_\*\.md"):
         load_suite(tmp_path)
 
 
@@ -541,7 +541,7 @@ def test_the_users_own_checkout_is_taken_as_it_is(fetch: Fetch, upstream: Path) 
 
 
 def test_a_skill_dir_without_tasks_names_the_option_that_said_so(fetch: Fetch) -> None:
-    with pytest.raises(SuiteError, match=r"/none is no skill checkout: .*PINCHBENCH_SKILL_DIR"):
+    with pytest.raises(SuiteError, match=r"/none is not a skill checkout: .*PINCHBENCH_SKILL_DIR"):
         fetch(PINCHBENCH_SKILL_DIR="/none")
 
 

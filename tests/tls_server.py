@@ -30,11 +30,14 @@ def serve(context: ssl.SSLContext, files: dict[str, bytes]) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
             body = files.get(self.path)
             self.send_response(404 if body is None else 200)
             self.send_header("Content-Length", str(len(body or b"")))
             self.end_headers()
             self.wfile.write(body or b"")
+
+        do_POST = do_GET
 
         def log_message(self, *_: object) -> None:
             pass

@@ -1,17 +1,16 @@
-"""One attempt at one task, start to end."""
+"""One attempt at one task, start to end: prepare, run, collect, grade, record."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pytest_pinchbench.attempt import grading
-from pytest_pinchbench.attempt.grading import Grade
+from pytest_pinchbench.attempt.context import AttemptContext
 from pytest_pinchbench.attempt.kept_work import KeptWork
 from pytest_pinchbench.attempt.record import make_result
+from pytest_pinchbench.attempt.tries import Try, backoff, is_permanent
 from pytest_pinchbench.attempt.workspace import (
     AssetMissing,
     Workspace,
@@ -20,254 +19,156 @@ from pytest_pinchbench.attempt.workspace import (
     restore_workspace,
     task_files,
 )
+from pytest_pinchbench.environments import Sandbox
 from pytest_pinchbench.harnesses import AgentRun
 from pytest_pinchbench.issues import Issue, SandboxFailure
 from pytest_pinchbench.results.records import TaskResult
-
-if TYPE_CHECKING:
-    from pytest_pinchbench.environments import Environment, Sandbox
-    from pytest_pinchbench.harnesses import Harness
-    from pytest_pinchbench.redaction import Redactor
-    from pytest_pinchbench.settings import ModelSpec, Settings
-    from pytest_pinchbench.suite.task_file import Task
-
-_LASTING = {"asset_missing", "judge_missing", "judge_settings"}  # another try changes nothing
-GRACE = 600.0  # seconds that a sandbox outlives its attempt's own deadlines, if we are killed
-
-
-@dataclass(frozen=True)
-class AttemptSetup:
-    """What every attempt of a run shares."""
-
-    settings: Settings
-    environment: Environment
-    harness: Harness
-    judge: ModelSpec | None
-    redactor: Redactor
-    run_id: str
-    model_id: str
-    before_agent: Callable[[Sandbox], None] = lambda sandbox: None
-    """Called in each sandbox before its agent starts (the run's endpoint checks)."""
-    sleep: Callable[[float], None] = time.sleep
-
-
-@dataclass
-class _Notes:
-    """What is known of an attempt so far, so that a failure at any stage still has a record."""
-
-    started: float = field(default_factory=time.time)
-    seconds: dict[str, float] = field(default_factory=dict)
-    issues: list[Issue] = field(default_factory=list)
-    workspace: Workspace | None = None
-    run: AgentRun | None = None
-    archive: bytes | None = None
-    grade: Grade | None = None
-    asked_again: int = 0
-    """How often the judge was asked after it had failed."""
-    graded: bool = False
-    """The grade is the last word: its judge has been asked as often as the budget allows."""
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        begun = time.perf_counter()
-        try:
-            yield
-        finally:
-            spent = time.perf_counter() - begun
-            self.seconds[name] = self.seconds.get(name, 0.0) + spent
-
-    @property
-    def fatal(self) -> bool:
-        return any(issue.severity == "FATAL" for issue in self.issues)
+from pytest_pinchbench.settings import ModelSpec
+from pytest_pinchbench.suite.task_file import Task
 
 
 def run_attempt(
     task: Task,
     attempt: int,
-    setup: AttemptSetup,
+    context: AttemptContext,
     kept: KeptWork | None = None,
     earlier: Sequence[Mapping[str, Any]] = (),
 ) -> TaskResult:
-    """The attempt, tried again after a FATAL as often as the retry budget allows.
+    """Make an attempt, trying again after a FATAL issue as often as the retry budget allows.
 
-    A failed judge is asked again in the same sandbox; anything else that is FATAL gets a
-    fresh sandbox, and an agent only where there is no work of an earlier try to grade. With
-    ``kept`` no agent runs: that work is graded again. ``earlier``: what was tried in a run that
-    is resumed (:func:`~pytest_pinchbench.attempt.kept_work.tries`). Raises only what ends
-    the whole run (``RUN_ENDERS``).
+    A failed judge is asked again in the same sandbox; after any other FATAL issue there is a
+    fresh sandbox, and an agent only where the work of an earlier try cannot be graded. With
+    ``kept`` no agent runs: that work is graded again. ``earlier``: the tries of a run that is
+    resumed (:func:`~pytest_pinchbench.attempt.kept_work.previous_attempts`). Raises only
+    ``RunAborted``.
     """
-    budget = setup.settings.retries
-    failed: list[_Notes] = []
+    retries = context.settings.retries
+    failed: list[Try] = []
     while True:
-        notes = _Notes()
-        _try_once(task, setup, notes, budget, kept)
-        budget -= notes.asked_again
-        if not notes.fatal or notes.graded or budget <= 0 or _hopeless(notes.issues):
-            return _result(task, attempt, setup, notes, failed, earlier)
-        budget -= 1
-        setup.sleep(backoff(len(failed), None))
-        failed.append(notes)
-        kept = kept or _salvage(notes)
+        last = _try(task, context, kept, retries)
+        retries -= last.judge_retries
+        if retries <= 0 or not last.deserves_another:
+            break
+        retries -= 1
+        context.sleep(backoff(len(failed)))
+        failed.append(last)
+        kept = kept or last.work
+    return make_result(
+        task,
+        attempt,
+        run=last.run,
+        grade=last.grade,
+        issues=last.issues,
+        workspace=last.workspace,
+        archive=last.archive,
+        started=last.started,
+        seconds=last.seconds,
+        earlier=[*earlier, *(one.before(last) for one in failed)],
+        keys={"run_id": context.run_id, "model": context.model_id},
+        redactor=context.redactor,
+    )
 
 
-def _salvage(notes: _Notes) -> KeptWork | None:
-    """The agent's work, where it was done and only its sandbox was lost before the grade."""
-    if notes.run is None or notes.archive is None or notes.workspace is None:
-        return None
-    if any(issue.severity == "FATAL" for issue in notes.run.issues):
-        return None
-    return KeptWork(notes.run, notes.archive, notes.workspace.relative)
-
-
-def _try_once(
-    task: Task, setup: AttemptSetup, notes: _Notes, retries: int, kept: KeptWork | None
-) -> None:
-    """One sandbox, one agent, its grade; what comes of it is in ``notes``."""
+def _try(task: Task, context: AttemptContext, kept: KeptWork | None, retries: int) -> Try:
+    """Make one try: one sandbox, one agent, its grade."""
+    this = Try()
     try:
-        # what is missing is found before a sandbox or an agent is paid for
         if kept is None:
-            task_files(task)
-        judge = None
-        if task.grading_type != "automated":
-            judge = _inside(setup.environment, setup.judge)
-        with notes.stage("open"):
-            sandbox = _open(task, setup)
+            task_files(task)  # a missing file is to cost neither a sandbox nor an agent
+        judge = context.judge_inside(task)
+        with this.stage("open"):
+            sandbox = context.open_sandbox(task)
         try:
-            setup.before_agent(sandbox)
+            context.before_agent(sandbox)
             if kept is None:
-                _work(sandbox, task, setup, notes)
+                workspace = _prepare(sandbox, task, context, this)
+                run = _run(sandbox, task, workspace, context, this)
+                _collect(sandbox, workspace, context, this)
             else:
-                _take_up(sandbox, kept, notes)
-            if not notes.fatal:
-                with notes.stage("grade"):
-                    _grade(sandbox, task, setup, judge, notes, retries)
+                workspace, run = _restore(sandbox, kept, this)
+            if not this.is_fatal:
+                _grade(sandbox, task, workspace, run, judge, context, this, retries)
         finally:
-            with notes.stage("close"):
+            with this.stage("close"):
                 sandbox.close()
     except AssetMissing as error:
-        notes.issues.append(Issue("FATAL", "asset_missing", str(error)))
+        this.issues.append(Issue("FATAL", "asset_missing", str(error)))
     except SandboxFailure as error:
-        notes.issues.append(Issue("FATAL", "sandbox", str(error)))
+        this.issues.append(Issue("FATAL", "sandbox", str(error)))
+    return this
 
 
-def _work(sandbox: Sandbox, task: Task, setup: AttemptSetup, notes: _Notes) -> None:
-    """Prepare the workspace, let the agent work in it, keep what it left."""
-    with notes.stage("prepare"):
-        notes.workspace = make_workspace(
-            sandbox, task, lambda path: setup.harness.files(sandbox, task, path)
+def _prepare(sandbox: Sandbox, task: Task, context: AttemptContext, this: Try) -> Workspace:
+    """Make the workspace, with the task's and the harness's files."""
+    with this.stage("prepare"):
+        this.workspace = make_workspace(
+            sandbox, task, lambda path: context.harness.files(sandbox, task, path)
         )
-    with notes.stage("run"):
-        timeout = task.timeout_seconds * setup.settings.timeout_multiplier
-        notes.run = setup.harness.run(sandbox, task, notes.workspace.path, timeout)
-    notes.issues += notes.run.issues
-    if setup.settings.keep_workspace:
-        with notes.stage("keep"):
-            archive, not_kept = archive_workspace(sandbox, notes.workspace, setup.redactor)
-        notes.archive = archive
-        notes.issues += [not_kept] if not_kept else []
+    return this.workspace
 
 
-def _take_up(sandbox: Sandbox, kept: KeptWork, notes: _Notes) -> None:
-    """Put an earlier attempt's workspace into the sandbox, as its agent left it."""
-    notes.run, notes.archive = kept.run, kept.archive
-    notes.issues += kept.run.issues
-    with notes.stage("prepare"):
-        notes.workspace = restore_workspace(sandbox, kept.archive, kept.workspace)
+def _run(
+    sandbox: Sandbox, task: Task, workspace: Workspace, context: AttemptContext, this: Try
+) -> AgentRun:
+    """Let the agent work in the workspace."""
+    timeout = context.agent_timeout(task)
+    with this.stage("run"):
+        this.run = context.harness.run(sandbox, task, workspace.path, timeout)
+    this.issues += this.run.issues
+    return this.run
+
+
+def _collect(sandbox: Sandbox, workspace: Workspace, context: AttemptContext, this: Try) -> None:
+    """Keep the workspace as the agent left it."""
+    if context.settings.keep_workspace:
+        with this.stage("keep"):
+            this.archive, not_kept = archive_workspace(sandbox, workspace, context.redactor)
+        this.issues += [not_kept] if not_kept else []
+
+
+def _restore(sandbox: Sandbox, kept: KeptWork, this: Try) -> tuple[Workspace, AgentRun]:
+    """Put the workspace of an earlier try into the sandbox, as its agent left it."""
+    this.run, this.archive = kept.run, kept.archive
+    this.issues += kept.run.issues
+    with this.stage("prepare"):
+        this.workspace = restore_workspace(sandbox, kept.archive, kept.workspace)
+    return this.workspace, kept.run
 
 
 def _grade(
     sandbox: Sandbox,
     task: Task,
-    setup: AttemptSetup,
+    workspace: Workspace,
+    run: AgentRun,
     judge: ModelSpec | None,
-    notes: _Notes,
+    context: AttemptContext,
+    this: Try,
     retries: int,
 ) -> None:
     """Grade, asking a failed judge again: the agent's work is paid for and stays as it is."""
-    assert notes.run is not None
-    assert notes.workspace is not None
-    settings = setup.settings
+    settings = context.settings
     deadline = settings.evaluation_timeout and time.monotonic() + settings.evaluation_timeout
-    while True:
-        notes.grade = grade = grading.grade(
-            sandbox,
-            task,
-            notes.workspace.path,
-            notes.run.transcript,
-            judge=judge,
-            judge_timeout=settings.judge_timeout,
-            timeout=deadline and max(deadline - time.monotonic(), 0.001),
-            check_timeout=settings.check_timeout,
-            transcript_limit=settings.transcript_limit,
-            previous=notes.grade,
-        )
-        wait = backoff(notes.asked_again, grade.retry_after)
-        spent = notes.asked_again == retries or (deadline and time.monotonic() + wait >= deadline)
-        if grade.score is not None or spent or _hopeless(grade.issues):
-            break
-        setup.sleep(wait)
-        notes.asked_again += 1
-    notes.graded = True
-    notes.issues += grade.issues
-
-
-def _open(task: Task, setup: AttemptSetup) -> Sandbox:
-    settings = setup.settings
-    work = task.timeout_seconds * settings.timeout_multiplier
-    judging = settings.evaluation_timeout or settings.judge_timeout * (settings.retries + 1)
-    return setup.environment.open(
-        task.id,
-        labels={"run": setup.run_id, "task": task.id},
-        lifetime=work + settings.check_timeout + judging + GRACE,
-    )
-
-
-def _inside(environment: Environment, spec: ModelSpec | None) -> ModelSpec | None:
-    if spec is None or spec.base_url is None:
-        return spec
-    return replace(spec, base_url=environment.url_inside(spec.base_url))
-
-
-def _hopeless(issues: Sequence[Issue]) -> bool:
-    """Whether another try is sure to fail in the same way."""
-    return any(issue.code in _LASTING for issue in issues)
-
-
-def backoff(tried: int, asked: float | None) -> float:
-    """Seconds before the next try: what the endpoint asked for, or 1, 2, 4 ...; at most 60."""
-    return min(asked if asked is not None else 2.0**tried, 60.0)
-
-
-def _result(
-    task: Task,
-    attempt: int,
-    setup: AttemptSetup,
-    notes: _Notes,
-    failed: list[_Notes],
-    earlier: Sequence[Mapping[str, Any]],
-) -> TaskResult:
-    return make_result(
-        task,
-        attempt,
-        run=notes.run,
-        grade=notes.grade,
-        issues=notes.issues,
-        workspace=notes.workspace,
-        archive=notes.archive,
-        started=notes.started,
-        seconds=notes.seconds,
-        earlier=[
-            *earlier,
-            *(
-                {
-                    "issues": one.issues,
-                    # work that a later try took up is counted there
-                    "usage": one.run.usage if one.run and one.run is not notes.run else None,
-                    "judge_usage": one.grade.judge_usage if one.grade else None,
-                }
-                for one in failed
-            ),
-        ],
-        keys={"run_id": setup.run_id, "model": setup.model_id},
-        redactor=setup.redactor,
-    )
+    with this.stage("grade"):
+        while True:
+            this.grade = grade = grading.grade(
+                sandbox,
+                task,
+                workspace.path,
+                run.transcript,
+                judge=judge,
+                judge_timeout=settings.judge_timeout,
+                timeout=deadline and max(deadline - time.monotonic(), 0.001),
+                check_timeout=settings.check_timeout,
+                transcript_limit=settings.transcript_limit,
+                previous=this.grade,
+            )
+            wait = backoff(this.judge_retries, grade.retry_after)
+            late = deadline and time.monotonic() + wait >= deadline
+            if grade.score is not None or late or this.judge_retries == retries:
+                break
+            if is_permanent(grade.issues):
+                break
+            context.sleep(wait)
+            this.judge_retries += 1
+    this.is_graded = True
+    this.issues += grade.issues

@@ -136,8 +136,8 @@ class EndpointProblem:
     """Why an endpoint did not answer, in its own words, and what to check."""
 
     words: str
-    passing: bool = False
-    """It may answer soon (429, 5xx), ``retry_after`` seconds from now if it said so."""
+    transient: bool = False
+    """The endpoint may answer soon (429, 5xx), after ``retry_after`` seconds if it said so."""
     retry_after: float | None = None
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_pinchbench.attempt.workspace import Workspace
 from pytest_pinchbench.harnesses import AgentRun, Usage
 from pytest_pinchbench.issues import Issue, PinchBenchError
-from pytest_pinchbench.results.records import Record, agent_issues
+from pytest_pinchbench.results.records import Record, agent_issues, issue_record
 from pytest_pinchbench.results.run_directory import RunDirectory
 
 
@@ -40,7 +40,8 @@ def kept_work(directory: RunDirectory, record: Record) -> KeptWork | None:
         raise WorkMissing(f"{folder} is damaged: {type(error).__name__}: {error}") from None
 
 
-def _read(folder: Path, record: Record) -> KeptWork | None:
+def _read(folder: Path, record: Any) -> KeptWork | None:
+    # untyped: a damaged file can lack anything
     artifacts = record["artifacts"]
     execution = artifacts["harness_execution"]
     issues = agent_issues(record)
@@ -82,17 +83,17 @@ def not_regraded(record: Record, why: str) -> Record:
         **record,
         "status": "invalid",
         "metrics": {"score": None, "passed": None},
-        "issues": [asdict(issue) for issue in issues],
+        "issues": [issue_record(issue) for issue in issues],
     }
 
 
-def tries(record: Record, *, taken_up: bool) -> list[dict[str, Any]]:
-    """What an invalid record stands for, as the tries before a next one (``make_result``).
+def previous_attempts(record: Record, *, work_reused: bool) -> list[dict[str, Any]]:
+    """Convert an invalid record into the ``retried`` entries of its successor.
 
-    ``taken_up``: its agent's work is graded again, and is counted there. Its sums cover the
-    tries before it.
+    With ``work_reused`` the agent's work is graded again, and its usage is counted there. The
+    record's usage is the sum over all its tries.
     """
-    usage = None if taken_up else Usage(**record["usage"])
+    usage = None if work_reused else Usage(**record["usage"])
     judged = Usage(**record["judge_usage"]) if record["judge_usage"] else None
     before = [(one["issues"], None, None) for one in record["retried"]]
     return [

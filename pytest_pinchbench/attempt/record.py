@@ -6,13 +6,20 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pytest_pinchbench.attempt.workspace import Workspace
 from pytest_pinchbench.harnesses import AgentRun, sum_usage
 from pytest_pinchbench.issues import Issue
 from pytest_pinchbench.results.files import LENIENT, json_bytes
-from pytest_pinchbench.results.records import RESULT_SCHEMA, Record, TaskResult, iso_time
+from pytest_pinchbench.results.records import (
+    RESULT_SCHEMA,
+    Record,
+    Scoring,
+    TaskResult,
+    iso_time,
+    issue_record,
+)
 
 if TYPE_CHECKING:
     from pytest_pinchbench.attempt.grading import Grade
@@ -113,10 +120,10 @@ def make_result(
         "meta": {"benchmark": {"scoring": _scoring(grade)}},
     }
     fixed = {name: record[name] for name in (*keys, *_FIXED)}
-    return TaskResult({**redactor.json(record), **fixed}, files)
+    return TaskResult(cast(Record, {**redactor.json(record), **fixed}), files)
 
 
-def _scoring(grade: Grade | None) -> Record | None:
+def _scoring(grade: Grade | None) -> Scoring | None:
     """The grading evidence, under the names of the reference documentation."""
     if grade is None:
         return None
@@ -125,8 +132,8 @@ def _scoring(grade: Grade | None) -> Record | None:
         "max_score": grade.max_score,
         "breakdown": dict(grade.breakdown),
         "notes": grade.notes,
-        "issues": [asdict(issue) for issue in grade.issues],
-        "parts": grade.parts,
+        "issues": [issue_record(issue) for issue in grade.issues],
+        "parts": dict(grade.parts),
         "seconds": round(grade.seconds, 3),
         "raw": {"debug": grade.debug},
     }

@@ -1,9 +1,9 @@
 """A small suite and a scripted model: the tool tried out without a key or an account.
 
 ``pytest --pinchbench -p pytest_pinchbench.demo`` runs it. What the command line leaves open is
-then the demo's: its suite, its model, the ``local`` environment. Variables such as MODEL_NAME,
-the ini file and a YAML file do not count for these, so that a demo among the settings of a real
-project shows the same numbers as anywhere, and costs nothing.
+then the demo's: its suite, its model, a ``bubblewrap`` sandbox (``local`` where that cannot be
+made). Variables such as MODEL_NAME, the ini file and a YAML file do not count for these, so that
+a demo among the settings of a real project shows the same numbers as anywhere, and costs nothing.
 """
 
 from __future__ import annotations
@@ -31,13 +31,20 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
         return (yield)
     option = config.option
     if not option.pinchbench_recipe:
-        _fill_in(config, env="local")
+        _fill_in(config, env=_sandbox_here())
     _fill_in(config, skill_dir=str(SUITE))
     if option.pinchbench_model or option.pinchbench_model_base_url:
         # a model of the user's own is not judged by a script that has never seen its work
         return (yield)
     with _scripted_model(config):
         return (yield)
+
+
+def _sandbox_here() -> str:
+    """The safest kind of sandbox that needs nothing installed beyond this package."""
+    from pytest_pinchbench.environments.bubblewrap import why_unusable
+
+    return "local" if why_unusable() else "bubblewrap"
 
 
 @contextmanager
@@ -49,7 +56,8 @@ def _scripted_model(config: pytest.Config) -> Iterator[None]:
 
     # a container reaches this machine through another interface than the loopback's; a key
     # keeps everyone else out
-    host = "127.0.0.1" if config.option.pinchbench_env == "local" else "0.0.0.0"
+    here = config.option.pinchbench_env in ("local", "bubblewrap")
+    host = "127.0.0.1" if here else "0.0.0.0"
     key = secrets.token_urlsafe(24)
     with ScriptedModel(load_script(SCRIPT), host, api_key=key) as model:
         _fill_in(

@@ -159,7 +159,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that go away are no news: agents get killed in mid-answer."""
+        """Ignore clients that disconnect: agents get killed in mid-answer."""
 
 
 def _handler(model: ScriptedModel) -> type[BaseHTTPRequestHandler]:
@@ -205,7 +205,7 @@ class _Handler(BaseHTTPRequestHandler):
             )
         except (ValueError, AttributeError, TypeError) as error:
             self.model._note(f"POST {path} -> 400")
-            self._send_error(protocol, 400, f"this is no request of that API: {error}")
+            self._send_error(protocol, 400, f"this is not a request of that API: {error}")
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
         request, fault = self.model._record(audience, path, headers, body)

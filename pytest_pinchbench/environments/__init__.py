@@ -7,12 +7,15 @@ the entry point names is called with an :class:`EnvironmentSetup` and returns an
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+
+from pytest_pinchbench.kinds import load_kind
 
 
 @dataclass(frozen=True)
@@ -183,18 +186,17 @@ class Recipe:
 
 
 def find_environment(kind: str) -> Callable[[EnvironmentSetup], Environment]:
-    """The factory of a kind, by entry point.
-
-    Raises ``SettingsError`` naming the kinds there are.
-    """
-    from importlib.metadata import entry_points
-
-    from pytest_pinchbench.issues import SettingsError
-    from pytest_pinchbench.spelling import did_you_mean
-
-    found = {point.name: point for point in entry_points(group="pytest_pinchbench.environments")}
-    if kind not in found:
-        hint = did_you_mean(kind, found) or f"; there are: {', '.join(sorted(found))}"
-        raise SettingsError(f"no environment of kind {kind!r}{hint}")
-    factory: Callable[[EnvironmentSetup], Environment] = found[kind].load()
+    """Return the factory of a kind. Raises ``SettingsError`` for an unknown kind."""
+    factory: Callable[[EnvironmentSetup], Environment] = load_kind("environments", kind)
     return factory
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a URL's host means the machine that opens the URL."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified

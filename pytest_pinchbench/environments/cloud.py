@@ -12,11 +12,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from pytest_pinchbench.environments import EnvironmentSetup
+from pytest_pinchbench.environments import EnvironmentSetup, is_loopback
 from pytest_pinchbench.environments.limits import OpenLimits, Slot
 from pytest_pinchbench.environments.sandbox import ExecSandbox, file_name
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure
@@ -41,7 +40,7 @@ def patiently(call: Callable[[], T], passing: Callable[[Exception], float | None
     """``call()``, again after passing faults, with growing, jittered delays.
 
     ``passing`` says of an exception how many seconds to wait at least (what the server asked
-    for, or 0), and None when trying again is no use. What stays broken is raised.
+    for, or 0), and None when trying again cannot help. What stays broken is raised.
     """
     give_up_at = time.monotonic() + PATIENCE
     for attempt in itertools.count():
@@ -142,7 +141,8 @@ class CloudEnvironment(ABC):
 
     def url_inside(self, url: str) -> str:
         """A cloud reaches nothing on this machine's loopback, unless it is there itself."""
-        if _is_loopback(url) and not _is_loopback(self._api_url()):
+        hosts = [urlsplit(one).hostname or "" for one in (url, self._api_url())]
+        if is_loopback(hosts[0]) and not is_loopback(hosts[1]):
             raise EnvironmentUnavailable(
                 f"{url} is on this machine, which a sandbox at {self.vendor} cannot reach: give "
                 "a URL that can be reached from the internet (a public host, a tunnel), or use "
@@ -226,18 +226,6 @@ class CloudSandbox(ExecSandbox):
             )
         finally:
             self._slot.release()
-
-
-def _is_loopback(url: str) -> bool:
-    """Whether a URL's host is the machine itself."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return False
-    return address.is_loopback or address.is_unspecified
 
 
 def whole_minutes(seconds: float) -> int:

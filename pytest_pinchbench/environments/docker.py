@@ -19,14 +19,13 @@ from urllib.parse import urlsplit
 from docker import errors
 from docker.types import Mount
 
-from pytest_pinchbench.environments import EnvironmentSetup, SharedFolder
+from pytest_pinchbench.environments import EnvironmentSetup, SharedFolder, is_loopback
 from pytest_pinchbench.environments.docker_engine import (
     FAULTS,
     OTHER_WAY,
     Engine,
     answers,
     interface_address,
-    is_loopback,
 )
 from pytest_pinchbench.environments.docker_options import READERS, DockerOptions
 from pytest_pinchbench.environments.docker_sandbox import DockerSandbox

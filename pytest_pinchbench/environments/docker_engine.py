@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import ipaddress
 import os
 import socket
 import struct
@@ -20,9 +19,12 @@ import urllib3
 from docker import APIClient, errors, utils
 from docker.context import ContextAPI
 
+from pytest_pinchbench.environments import is_loopback
 from pytest_pinchbench.issues import EnvironmentUnavailable, PinchBenchError, SandboxFailure
 
-OTHER_WAY = "--pinchbench-env local runs the agent on this machine, without containers"
+OTHER_WAY = (
+    "--pinchbench-env bubblewrap makes sandboxes without Docker (local runs the agent as you)"
+)
 ANSWER_TIMEOUT = 120
 """Seconds for one answer of the daemon; a busy one takes its time to make a container."""
 FAULTS = (
@@ -184,17 +186,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         yield cause
         yield from (argument for argument in cause.args if isinstance(argument, BaseException))
         cause = cause.__cause__ or cause.__context__
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a URL's host means the machine that opens it."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return address.is_loopback or address.is_unspecified
 
 
 def interface_address(name: str) -> str | None:

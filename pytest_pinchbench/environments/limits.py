@@ -23,7 +23,7 @@ _LONGEST_QUEUE = 3600.0  # seconds; a turn later than that was given by a clock 
 
 @dataclass(frozen=True)
 class OpenLimits:
-    """``None`` is no limit. ``folder`` is where the count is kept, ``kind`` whose it is."""
+    """``None``: without a limit. ``folder`` is where the count is kept, ``kind`` whose it is."""
 
     folder: Path
     kind: str

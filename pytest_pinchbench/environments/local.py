@@ -8,29 +8,25 @@ program needs to work, and leaves no process and no file behind.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import platform
 import selectors
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
-import threading
 import time
-import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 from pytest_pinchbench.environments import EnvironmentSetup
 from pytest_pinchbench.environments.inside import supervisor, transfer
 from pytest_pinchbench.environments.recipe_options import read_options
-from pytest_pinchbench.environments.sandbox import GRACE, Exchange, ExecSandbox, file_name
-from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure, SettingsError
+from pytest_pinchbench.environments.run_folders import RunFolders, remove
+from pytest_pinchbench.environments.sandbox import GRACE, Exchange, ExecSandbox
+from pytest_pinchbench.issues import SandboxFailure, SettingsError
 
 PASSED_ON = (
     *("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "SHELL"),
@@ -58,30 +54,26 @@ class LocalEnvironment:
                 f"{setup.recipe.image}; leave it out, or choose --pinchbench-env docker"
             )
         self._setup = setup
-        self._lock = threading.Lock()
-        self._folder: Path | None = None
+        self._folders = RunFolders(setup.recipe.workspace_root)
 
     def prepare(self) -> None:
-        for folder in _folders_of_dead_runs(self._base()):
-            _remove(folder)
+        self._folders.remove_of_dead_runs()
         if self._setup.agent_runs:
             self._setup.say(
                 "the agent acts on this machine, as you: it can read, change and send what you "
-                "can (environment local; --pinchbench-env docker keeps it in a container)"
+                "can (environment local; --pinchbench-env bubblewrap or docker keeps it in a "
+                "sandbox)"
             )
 
     def open(self, name: str, *, labels: Mapping[str, str], lifetime: float) -> LocalSandbox:
+        folder = self._folders.new(name, keep=self._setup.keep)
         try:
-            # what is kept must not go with the other folders of a dead run
-            parent = self._base() if self._setup.keep else self._own_folder()
-            folder = Path(tempfile.mkdtemp(prefix=f"{file_name(name)}-", dir=parent))
             return LocalSandbox(folder, self._setup.recipe.variables(*PASSED_ON), self._setup)
         except OSError as error:
             raise SandboxFailure(f"{name}: no folder for the sandbox: {error}") from error
 
     def image_id(self) -> str:
-        programs = [sys.version, platform.platform(), sys.executable]
-        return "local-" + hashlib.sha256("\n".join(programs).encode()).hexdigest()[:16]
+        return programs_id(self.kind)
 
     def shared_folder(self, name: str) -> None:
         return None
@@ -89,68 +81,11 @@ class LocalEnvironment:
     def url_inside(self, url: str) -> str:
         return url
 
-    def _base(self) -> Path:
-        """The folder of all runs; in a shared temporary folder, one that is surely ours."""
-        root = self._setup.recipe.workspace_root
-        base = Path(root) if root else Path(tempfile.gettempdir(), f"pinchbench-{os.getuid()}")
-        try:
-            base.mkdir(mode=0o755 if root else 0o700, parents=True, exist_ok=True)
-            if not root and (base.is_symlink() or base.stat().st_uid != os.getuid()):
-                raise PermissionError(f"{base} belongs to somebody else")
-        except OSError as error:
-            raise EnvironmentUnavailable(
-                f"no folder for local sandboxes: {error}; name another one with "
-                "--pinchbench-workspace-root, or set TMPDIR"
-            ) from error
-        return base
 
-    def _own_folder(self) -> Path:
-        """This process's folder, beside a lock file that says that the process lives."""
-        with self._lock:
-            if self._folder is None:
-                self._folder, lock = _claim_folder(self._base())
-                weakref.finalize(self, _give_up_folder, self._folder, lock)
-            return self._folder
-
-
-def _claim_folder(base: Path) -> tuple[Path, int]:
-    while True:
-        descriptor, name = tempfile.mkstemp(prefix="run-", suffix=".lock", dir=base)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # held until this process ends, however it ends
-        folder = Path(name).with_suffix("")
-        # whoever cleans up may have got in between, and taken us for dead
-        if os.path.exists(name) and os.fstat(descriptor).st_nlink:
-            folder.mkdir(mode=0o700)
-            return folder, descriptor
-        os.close(descriptor)
-
-
-def _give_up_folder(folder: Path, lock: int) -> None:
-    """At the end of the process. With a sandbox still in it, it is for the next run to remove."""
-    with contextlib.suppress(OSError):
-        folder.rmdir()
-        folder.with_suffix(".lock").unlink()
-        os.close(lock)
-
-
-def _folders_of_dead_runs(base: Path) -> Iterator[Path]:
-    for lock in base.glob("run-*.lock"):
-        with contextlib.suppress(OSError), lock.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: it lives
-            yield lock.with_suffix("")
-            lock.unlink()
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder whatever an agent has done to the modes of what is in it."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists():
-        for path, names, _ in os.walk(folder):  # from the top, so that it gets further down
-            for inner in (path, *(os.path.join(path, name) for name in names)):
-                if not os.path.islink(inner):  # what a link leads to is not ours
-                    with contextlib.suppress(OSError):
-                        os.chmod(inner, 0o700)
-        shutil.rmtree(folder, ignore_errors=True)
+def programs_id(kind: str) -> str:
+    """A key for caches: the programs of this machine, as far as a run depends on them."""
+    programs = [sys.version, platform.platform(), sys.executable]
+    return f"{kind}-" + hashlib.sha256("\n".join(programs).encode()).hexdigest()[:16]
 
 
 class LocalSandbox(ExecSandbox):
@@ -185,7 +120,7 @@ class LocalSandbox(ExecSandbox):
         )
         self._busy.add(process)
         try:
-            _converse(process, exchange)
+            converse(_pipes(process), exchange)
         finally:
             self._busy.discard(process)
             if exchange.trailer and exchange.trailer["left"] and not self._closed:
@@ -259,11 +194,12 @@ class LocalSandbox(ExecSandbox):
                 f"{self.name}: kept in {self._folder}; to remove it: rm -rf {self._folder}"
             )
         else:
-            _remove(self._folder)
+            remove(self._folder)
 
 
-def _converse(process: subprocess.Popen[bytes], exchange: Exchange) -> None:
-    stdin, stdout, stderr = _pipes(process)
+def converse(pipes: tuple[IO[bytes], IO[bytes], IO[bytes]], exchange: Exchange) -> None:
+    """Carry an exchange over a program's standard input, output and error."""
+    stdin, stdout, stderr = pipes
     for stream in (stdin, stdout, stderr):
         os.set_blocking(stream.fileno(), False)
         supervisor.widen(stream.fileno())

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pytest_pinchbench.kinds import load_kind
+
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, Sandbox
     from pytest_pinchbench.issues import Issue
@@ -100,15 +102,6 @@ class Harness(Protocol):
 
 
 def find_harness(name: str) -> Callable[[Settings], Harness]:
-    """The factory of a harness, by entry point. Raises ``SettingsError``."""
-    from importlib.metadata import entry_points
-
-    from pytest_pinchbench.issues import SettingsError
-    from pytest_pinchbench.spelling import did_you_mean
-
-    found = {point.name: point for point in entry_points(group="pytest_pinchbench.harnesses")}
-    if name not in found:
-        hint = did_you_mean(name, found) or f"; there are: {', '.join(sorted(found))}"
-        raise SettingsError(f"no harness called {name!r}{hint}")
-    factory: Callable[[Settings], Harness] = found[name].load()
+    """Return the factory of a harness. Raises ``SettingsError`` for an unknown name."""
+    factory: Callable[[Settings], Harness] = load_kind("harnesses", name)
     return factory

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
+import ssl
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -146,10 +148,11 @@ class Upstream:
     """Sends requests to endpoints; keeps connections."""
 
     def __init__(self) -> None:
+        context = _tls_context()
         timeout = httpx.Timeout(None, connect=CONNECT_TIMEOUT)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
         self._clients = [
-            httpx.AsyncClient(timeout=timeout, limits=limits, trust_env=trusting)
+            httpx.AsyncClient(timeout=timeout, limits=limits, trust_env=trusting, verify=context)
             for trusting in (False, True)
         ]
 
@@ -209,6 +212,15 @@ async def _chained(first: bytes, rest: AsyncIterator[bytes] | None) -> AsyncIter
     if rest is not None:
         async for chunk in rest:
             yield chunk
+
+
+def _tls_context() -> ssl.SSLContext:
+    """Trust what httpx, this machine and (by ``NODE_EXTRA_CA_CERTS``) an agent's Node trust."""
+    context = httpx.create_ssl_context()
+    context.load_default_certs()
+    with contextlib.suppress(OSError):
+        context.load_verify_locations(os.environ.get("NODE_EXTRA_CA_CERTS", ""))
+    return context
 
 
 def connection_words(error: httpx.HTTPError, url: httpx.URL | None) -> str:

@@ -210,7 +210,7 @@ def _details(
         attempts = [r for n in numbers if (r := found.get((task["task_id"], n)))]
         if not attempts:
             continue
-        truth = attempts[0]["ground_truth"]
+        truth: Mapping[str, Any] = attempts[0]["ground_truth"]
         yield {
             "task_id": task["task_id"],
             "name": task["name"],

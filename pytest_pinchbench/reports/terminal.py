@@ -156,8 +156,10 @@ def warnings(summary: Mapping[str, Any]) -> Iterator[str]:
 
 def shortfall(record: Record, pass_mark: float) -> str:
     """Why an item failed: its score against the mark, and the criteria with what they gave."""
-    scoring = record["meta"]["benchmark"]["scoring"]
-    lines = [against_mark(record["metrics"]["score"], pass_mark)]
+    scoring, score = record["meta"]["benchmark"]["scoring"], record["metrics"]["score"]
+    assert scoring is not None
+    assert score is not None, "an invalid attempt is not a failed one"
+    lines = [against_mark(score, pass_mark)]
     parts = scoring["parts"]
     if len(parts) > 1:
         width = max(map(len, parts))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.results.files import has_shape, read_json, safe_name, write_json
 from pytest_pinchbench.results.identity import check_same_experiment
-from pytest_pinchbench.results.records import Record, iso_time
+from pytest_pinchbench.results.records import Record, RunDescription, iso_time
 from pytest_pinchbench.results.run_directory import RunDirectory, read_record
 
 if TYPE_CHECKING:
@@ -49,10 +49,22 @@ def find_run(named: str, settings: Settings, start: Path) -> Path:
     if not runs:
         of_model = f" of {model_id}" if model_id else ""
         raise PinchBenchError(f"there is no run{of_model} with a result in {results_dir}")
-    return max(runs, key=lambda run: (run / "run.json").stat().st_mtime)
+    return max(runs, key=_last_start)
 
 
-def as_before(settings: Settings, earlier: Record) -> Settings:
+def _last_start(run: Path) -> str:
+    """Return the time at which a run was started, resumed or merged last, as ISO 8601 in UTC.
+
+    A damaged ``run.json`` counts as the newest: to pass over it would take another run for it.
+    """
+    description = read_json(run / "run.json")
+    if not has_shape(description, {"started_at": str}):
+        return "9999"
+    times = [description["started_at"], *description.get("resumed_at", [])]
+    return max(map(str, [*times, description.get("merged_at", "")]))
+
+
+def as_before(settings: Settings, earlier: RunDescription) -> Settings:
     """The settings with the attempts and the selection of tasks that an earlier run had, where
     the command line gives none: to go on with a run is to go on with all of it.
     """
@@ -71,12 +83,12 @@ def as_before(settings: Settings, earlier: Record) -> Settings:
     return settings
 
 
-def describe(path: Path) -> Record:
+def read_run_json(path: Path) -> RunDescription:
     """The ``run.json`` of a run directory. Raises ``PinchBenchError`` where there is none."""
     file = path / "run.json"
     if not file.exists():
-        raise PinchBenchError(f"{path} is no run directory: it has no run.json")
-    description: Record = read_json(file)
+        raise PinchBenchError(f"{path} is not a run directory: it has no run.json")
+    description: RunDescription = read_json(file)
     if not has_shape(description, _RUN_SHAPE):
         raise PinchBenchError(
             f"{file} is damaged: what was asked for in that run is not known any more; put a "
@@ -102,7 +114,7 @@ def merge_runs(paths: Sequence[Path], results_dir: Path) -> tuple[RunDirectory, 
     Returns it and its records. Raises ``PinchBenchError`` when the runs are of different
     experiments, or an attempt has a valid result in more than one of them.
     """
-    descriptions = [describe(path) for path in paths]
+    descriptions = [read_run_json(path) for path in paths]
     for path in paths:
         refuse_damaged(path)
     first = descriptions[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -20,18 +21,22 @@ def safe_name(text: str) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds; None where there is no file, or it holds no JSON."""
+    """Return what a JSON file holds; None without a file, or where it does not hold JSON."""
     try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        return json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+    except (OSError, ValueError, RecursionError):
         return None
 
 
-def has_shape(value: Any, shape: Any) -> bool:
-    """Whether a JSON value holds what will be read of it.
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
-    A shape is a type or several, a mapping of names that have to be there to shapes, or a
-    list of the one shape that every item has.
+
+def has_shape(value: Any, shape: Any) -> bool:
+    """Return whether a JSON value holds what will be read of it.
+
+    A shape is a type or several, a test of the value, a mapping of required names to shapes,
+    or a list with the shape of every item. A boolean is not a number, nor is infinity.
     """
     if isinstance(shape, dict):
         return isinstance(value, dict) and all(
@@ -39,7 +44,11 @@ def has_shape(value: Any, shape: Any) -> bool:
         )
     if isinstance(shape, list):
         return isinstance(value, list) and all(has_shape(item, shape[0]) for item in value)
-    return isinstance(value, shape)
+    if not isinstance(shape, (type, tuple)):
+        return bool(shape(value))
+    if isinstance(value, bool):
+        return shape is bool or (isinstance(shape, tuple) and bool in shape)
+    return isinstance(value, shape) and not (isinstance(value, float) and math.isinf(value))
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -50,6 +50,7 @@ def identity_of(settings: Settings, suite_roots: Sequence[Path]) -> Identity:
     value = {
         **{option.key: _value(option, settings) for option in _COUNTED},
         **dict(_of_recipe(settings.recipe)),
+        **{f"harness_settings.{name}": one for name, one in settings.harness_settings.items()},
         "suite": sorted(suite_digest(root) for root in suite_roots),
         "grader": _grader_digest(),
         "pytest-pinchbench": ".".join(version("pytest-pinchbench").split(".")[:2]),

@@ -9,22 +9,163 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, TypedDict
 
 from pytest_pinchbench.harnesses import Usage
-from pytest_pinchbench.issues import Issue
+from pytest_pinchbench.issues import Issue, Severity
+from pytest_pinchbench.results.files import has_shape
 
 RESULT_SCHEMA = "pinchbench-result-1"
 RUN_SCHEMA = "pinchbench-run-1"
 
-Record = dict[str, Any]
+
+class IssueRecord(TypedDict):
+    """See :class:`pytest_pinchbench.Issue`."""
+
+    severity: Severity
+    code: str
+    message: str
+
+
+class _Since(TypedDict, total=False):
+    cost_is_complete: bool
+
+
+class UsageRecord(_Since):
+    """See :class:`pytest_pinchbench.Usage`; tokens, US dollars."""
+
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    total_tokens: int
+    cost_usd: float | None
+    request_count: int
+
+
+class Metrics(TypedDict):
+    """None: the attempt is invalid."""
+
+    score: float | None
+    passed: bool | None
+
+
+class Retried(TypedDict):
+    """One of the tries before the last, each of which ended FATAL."""
+
+    issues: list[IssueRecord]
+    usage: UsageRecord | None
+    judge_usage: UsageRecord | None
+
+
+class GroundTruth(TypedDict):
+    """What the task file asks for, Markdown."""
+
+    expected_behavior: str
+    grading_criteria: str
+
+
+class HarnessExecution(TypedDict):
+    """The agent's version, and the files with what it said."""
+
+    version: str
+    transcript: str
+    stdout: str
+    stderr: str
+
+
+class Artifacts(TypedDict):
+    """Files beside the record, and where the workspace was in the sandbox."""
+
+    workspace: str | None
+    workspace_path: str | None
+    harness_execution: HarnessExecution | None
+
+
+class Scoring(TypedDict):
+    """The grading evidence, under the names of the reference documentation."""
+
+    score: float | None
+    max_score: float
+    breakdown: dict[str, float]
+    notes: str
+    issues: list[IssueRecord]
+    parts: dict[str, Any]
+    seconds: float
+    raw: dict[str, Any]
+
+
+class Benchmark(TypedDict):
+    scoring: Scoring | None
+
+
+class Meta(TypedDict):
+    benchmark: Benchmark
+
+
+class Selected(TypedDict):
+    task_id: str
+    attempt: int
+    category: str | None
+
+
+class RunDescription(TypedDict):
+    """What ``run.json`` holds; ``schemas/pinchbench-run-1.json`` says what it means."""
+
+    schema_version: str
+    run_id: str
+    started_at: str
+    model: str
+    identity: dict[str, Any]
+    settings: dict[str, Any]
+    suites: dict[str, str | None]
+    suite_tasks: dict[str, int]
+    selected: list[Selected]
+    versions: dict[str, str]
+
+
+class Record(TypedDict):
+    """What ``result.json`` holds; ``schemas/pinchbench-result-1.json`` says what it means."""
+
+    schema_version: str
+    run_id: str
+    model: str
+    task_id: str
+    name: str
+    category: str
+    grading_type: str
+    attempt: int
+    status: str
+    metrics: Metrics
+    timed_out: bool
+    final_answer: str | None
+    ground_truth: GroundTruth
+    issues: list[IssueRecord]
+    usage: UsageRecord
+    judge_usage: UsageRecord | None
+    execution_time: float | None
+    started_at: str
+    finished_at: str
+    seconds: dict[str, float]
+    retried: list[Retried]
+    trajectory: str | None
+    artifacts: Artifacts
+    meta: Meta
+
 
 _NUMBER = (int, float)
+
+
+def is_score(value: Any) -> bool:
+    """Return whether a value can stand where a record has its score."""
+    return value is None or (has_shape(value, _NUMBER) and 0 <= value <= 1)
+
+
 _ISSUE = {"severity": str, "code": str, "message": str}
 RECORD_SHAPE = {
     **dict.fromkeys(("task_id", "name", "category", "grading_type", "status"), str),
     "attempt": int,
-    "metrics": {"score": (*_NUMBER, type(None)), "passed": (bool, type(None))},
+    "metrics": {"score": is_score, "passed": (bool, type(None))},
     "timed_out": bool,
     "ground_truth": {},
     "issues": [_ISSUE],
@@ -55,8 +196,7 @@ class TaskResult:
     @property
     def score(self) -> float | None:
         """0 to 1, or None: the attempt is invalid."""
-        score: float | None = self.record["metrics"]["score"]
-        return score
+        return self.record["metrics"]["score"]
 
     @property
     def issues(self) -> tuple[Issue, ...]:
@@ -67,8 +207,8 @@ def cost_of(record: Record, *, agent: bool = True) -> float:
     """Dollars that an attempt cost, its judge included, as far as prices are known; without
     the agent where its work was paid for in an earlier run.
     """
-    spent = [record["usage"] if agent else {}, record["judge_usage"] or {}]
-    return sum(usage.get("cost_usd") or 0.0 for usage in spent)
+    spent = [record["usage"] if agent else None, record["judge_usage"]]
+    return sum(usage["cost_usd"] or 0.0 for usage in spent if usage)
 
 
 def cost_parts(records: Sequence[Record]) -> dict[str, dict[str, Any]]:
@@ -103,7 +243,8 @@ def user_properties(record: Record) -> list[tuple[str, Any]]:
     A value that is not known (the score of an invalid attempt, a cost without a price) is
     left out.
     """
-    usage, judge = record["usage"], record["judge_usage"] or {}
+    usage = record["usage"]
+    judge: Mapping[str, Any] = record["judge_usage"] or {}
     scoring = record["meta"]["benchmark"]["scoring"]
     total = cost_parts([record])["total"]
     properties = {
@@ -128,6 +269,10 @@ def user_properties(record: Record) -> list[tuple[str, Any]]:
         "breakdown": scoring["breakdown"] if scoring else None,
     }
     return [(name, value) for name, value in properties.items() if value is not None]
+
+
+def issue_record(issue: Issue) -> IssueRecord:
+    return IssueRecord(severity=issue.severity, code=issue.code, message=issue.message)
 
 
 def agent_issues(record: Record) -> tuple[Issue, ...]:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_pinchbench.issues import RUN_ENDERS, PinchBenchError
+from pytest_pinchbench.issues import PinchBenchError, RunAborted
 from pytest_pinchbench.results.files import (
     has_shape,
     read_json,
@@ -23,7 +23,7 @@ from pytest_pinchbench.results.files import (
     write_atomically,
     write_json,
 )
-from pytest_pinchbench.results.records import RECORD_SHAPE, Record, TaskResult
+from pytest_pinchbench.results.records import RECORD_SHAPE, Record, RunDescription, TaskResult
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -58,14 +58,20 @@ class RunDirectory:
     def attempt_dir(self, task_id: str, attempt: int) -> Path:
         return self.path / safe_name(task_id) / f"attempt-{attempt}"
 
-    def write_run(self, description: Record) -> None:
+    def write_run(self, description: RunDescription) -> None:
         """Write ``run.json``; a resumed run keeps what it had, and notes when it went on."""
         path = self.path / "run.json"
+        document: dict[str, Any] = {**description}
         if path.exists():
             earlier = json.loads(path.read_bytes())
             resumed = [*earlier.get("resumed_at", []), description["started_at"]]
-            description = {**earlier, "selected": description["selected"], "resumed_at": resumed}
-        write_json(path, description)
+            known = {one["task_id"]: one.get("category") for one in earlier["selected"]}
+            selected = [
+                {**one, "category": one.get("category") or known.get(one["task_id"])}
+                for one in description["selected"]
+            ]
+            document = {**earlier, "selected": selected, "resumed_at": resumed}
+        write_json(path, document)
 
     def copy_from(self, source: RunDirectory, record: Record) -> Record:
         """Take an attempt's files over from another run, with this record."""
@@ -89,7 +95,7 @@ class RunDirectory:
         return folder
 
     def read(self, task_id: str, attempt: int) -> Record | None:
-        """The record of one attempt, or None when there is none yet."""
+        """Return the record of an attempt, or None before its end."""
         return read_record(self.attempt_dir(task_id, attempt) / "result.json")
 
     def records(self) -> list[Record]:
@@ -101,15 +107,15 @@ class RunDirectory:
         )
 
     def damaged(self) -> list[Path]:
-        """The files that should be records and are none."""
+        """Return the ``result.json`` files that are not records."""
         found = sorted(self.path.glob("*/attempt-*/result.json"))
         return [path for path in found if read_record(path) is None]
 
-    def once(self, name: str, action: Callable[[], None]) -> None:
-        """Do something once in the whole run, in whichever process comes first.
+    def run_once(self, name: str, action: Callable[[], None]) -> None:
+        """Run an action once in the whole run, in whichever process comes first.
 
-        The others wait for it. An error that ends the run (``RUN_ENDERS``) is raised again in
-        every process that asks; after any other one, the next process tries.
+        The other processes wait for it. ``RunAborted`` is raised again in every process that
+        asks; after any other error, the next process tries.
         """
         from filelock import FileLock
 
@@ -121,16 +127,16 @@ class RunDirectory:
                 outcome: dict[str, str] = {}
                 try:
                     action()
-                except RUN_ENDERS as error:
+                except RunAborted as error:
                     outcome = {"type": type(error).__name__, "message": str(error)}
                 write_json(done, outcome)
             outcome = json.loads(done.read_bytes())
-        for ender in RUN_ENDERS:
-            if outcome.get("type") == ender.__name__:
-                raise ender(outcome["message"])
+        for kind in RunAborted.__subclasses__():
+            if outcome.get("type") == kind.__name__:
+                raise kind(outcome["message"])
 
     def has_ended(self, name: str) -> bool:
-        """Whether that which is done once has ended the run."""
+        """Return whether an action of :meth:`run_once` has ended the run."""
         return bool(read_json(self.path / ".once" / f"{name}.json"))
 
     def share(self, name: str, value: object) -> None:
@@ -142,10 +148,11 @@ class RunDirectory:
         """Return the value that a process of the run shared, or None."""
         return read_json(self.path / ".once" / f"{name}.shared")
 
-    def hold(self) -> None:
-        """Until :meth:`finish`, or the end of this process, no other can hold the directory.
+    def lock(self) -> None:
+        """Lock the directory until :meth:`finish` or the end of this process.
 
-        Raises ``PinchBenchError`` when another one does: both would pay for the same attempts.
+        Raises ``PinchBenchError`` when another process holds the lock: both would pay for the
+        same attempts.
         """
         from filelock import FileLock, Timeout
 
@@ -182,6 +189,6 @@ class RunDirectory:
 
 
 def read_record(path: Path) -> Record | None:
-    """A record as written by this or a later version, or None where there is no whole one."""
+    """Read a record of this or a later version; None if it is missing or damaged."""
     record = read_json(path)
     return record if has_shape(record, RECORD_SHAPE) else None

@@ -14,7 +14,7 @@ from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any
 
 from pytest_pinchbench.issues import PinchBenchError
-from pytest_pinchbench.results.earlier_runs import describe, find_run, refuse_damaged
+from pytest_pinchbench.results.earlier_runs import find_run, read_run_json, refuse_damaged
 from pytest_pinchbench.results.files import has_shape, read_json
 from pytest_pinchbench.results.records import Record, cost_parts
 from pytest_pinchbench.results.run_directory import RunDirectory
@@ -100,7 +100,7 @@ def summarize(
     selection, partial = _selection(run, tasks)
     settings = run.get("settings") or {}
     judge = settings.get("judge") or {}
-    first = records[0] if records else {}
+    first: Mapping[str, Any] = records[0] if records else {}
     return {
         "schema_version": SUMMARY_SCHEMA,
         "run_id": run.get("run_id", first.get("run_id")),
@@ -133,10 +133,10 @@ def summarize(
 
 def read_baselines(settings: Settings, start: Path) -> list[Summary]:
     """The runs of ``--pinchbench-compare``. Raises ``PinchBenchError``."""
-    return [read_run(find_run(named, settings, start)) for named in settings.compare]
+    return [read_summary(find_run(named, settings, start)) for named in settings.compare]
 
 
-def read_run(path: Path) -> Summary:
+def read_summary(path: Path) -> Summary:
     """The summary of a finished run, given its directory or its ``summary.json``.
 
     Of a directory the records count, not the summary in it. Raises ``PinchBenchError``.
@@ -148,7 +148,7 @@ def read_run(path: Path) -> Summary:
             raise PinchBenchError(
                 f"{path} holds no results: a run directory has <task id>/attempt-1/result.json"
             )
-        run = describe(path) if (path / "run.json").exists() else {}
+        run: Mapping[str, Any] = read_run_json(path) if (path / "run.json").exists() else {}
         return summarize(records, run, wall_seconds=wall_seconds_of(path))
     summary: Summary = read_json(path)
     if not has_shape(summary, _SHAPE):
@@ -217,10 +217,11 @@ def _task(
     """One task. With an invalid or a missing attempt it has no number at all."""
     records = [record for record in attempts.values() if record is not None]
     valid = len(records) == len(attempts) and all(map(_is_scored, records))
-    values = [record["metrics"]["score"] for record in records] if valid else []
-    passed = [record["metrics"]["passed"] for record in records] if valid else []
+    metrics: list[Any] = [record["metrics"] for record in records] if valid else []
+    values = [one["score"] for one in metrics]
+    passed = [one["passed"] for one in metrics]
     times = [record["execution_time"] for record in records if record["execution_time"] is not None]
-    last = records[-1] if records else {}
+    last: Mapping[str, Any] = records[-1] if records else {}
     return {
         "task_id": task_id,
         "name": last.get("name"),

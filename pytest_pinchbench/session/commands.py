@@ -18,10 +18,12 @@ def answer(config: pytest.Config) -> int | None:
     try:
         settings = resolve(config, os.environ)
         if settings.show_recipe:
+            from pytest_pinchbench.session.fixtures import check_kinds
+            from pytest_pinchbench.session.mode import choose_mode
             from pytest_pinchbench.session.run import Run
             from pytest_pinchbench.settings.recipes import describe_recipe
 
-            Run(config, settings, run_id="", directory=None).check_kinds()
+            check_kinds(Run(config, settings, choose_mode(settings), run_id=""))
             print(describe_recipe(settings.recipe))
             return 0
         if settings.merge:
@@ -47,7 +49,7 @@ def _only_compares(settings: Settings) -> bool:
 
 def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
     from pytest_pinchbench.reports.run_report import Ended
-    from pytest_pinchbench.results.earlier_runs import describe, merge_runs
+    from pytest_pinchbench.results.earlier_runs import merge_runs, read_run_json
     from pytest_pinchbench.results.gates import reaches
     from pytest_pinchbench.results.summary import read_baselines
 
@@ -59,7 +61,7 @@ def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
     baselines = read_baselines(settings, start)
     paths = [start / path for path in settings.merge]
     directory, _ = merge_runs(paths, start / settings.results_dir)
-    ended = Ended(directory, describe(directory.path), settings, baselines)
+    ended = Ended(directory, read_run_json(directory.path), settings, baselines)
     ended.write(say=print)
     print("\n".join(ended.lines(str(directory.path))))
     # as of one run of all these tasks

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_pinchbench.session.items import RUN, TaskItem
+from pytest_pinchbench.attempt.context import AttemptContext
+from pytest_pinchbench.environments import EnvironmentSetup, find_environment
+from pytest_pinchbench.harnesses import find_harness
+from pytest_pinchbench.reports.terminal import why_invalid
+from pytest_pinchbench.session.items import TaskItem
+from pytest_pinchbench.session.run import RUN, Run
+from pytest_pinchbench.session.runner import Runner
 
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment
@@ -34,13 +40,13 @@ def pinchbench_environment(
     pytestconfig: pytest.Config, pinchbench_settings: Settings
 ) -> Environment:
     """What opens a fresh sandbox for every attempt (an ``Environment``)."""
-    return pytestconfig.stash[RUN].make_environment(pinchbench_settings)
+    return _make_environment(pytestconfig.stash[RUN], pinchbench_settings)
 
 
 @pytest.fixture(scope="session")
 def pinchbench_harness(pytestconfig: pytest.Config, pinchbench_settings: Settings) -> Harness:
     """What runs the agent (a ``Harness``)."""
-    return pytestconfig.stash[RUN].make_harness(pinchbench_settings)
+    return _make_harness(pytestconfig.stash[RUN], pinchbench_settings)
 
 
 @pytest.fixture(scope="session")
@@ -59,18 +65,53 @@ def pinchbench_result(
     pinchbench_judge: ModelSpec | None,
 ) -> Record:
     """Runs the attempt and gives its record; an attempt without a score is an error here."""
-    from pytest_pinchbench.reports.terminal import why_invalid
-
-    item = request.node
+    item, run = request.node, request.config.stash[RUN]
     assert isinstance(item, TaskItem)
-    record = request.config.stash[RUN].attempt(
-        item,
-        pinchbench_task,
-        pinchbench_settings,
-        pinchbench_environment,
-        pinchbench_harness,
-        pinchbench_judge,
+    context = AttemptContext(
+        settings=pinchbench_settings,
+        environment=pinchbench_environment,
+        harness=pinchbench_harness,
+        judge=pinchbench_judge,
+        redactor=run.redactor,
+        run_id=run.run_id,
+        model_id=run.model_id,
     )
+    record = Runner(run, request.session, context).record(item, pinchbench_task)
     if record["metrics"]["score"] is None:
         pytest.fail(why_invalid(record), pytrace=False)
     return record
+
+
+def check_kinds(run: Run) -> None:
+    """Make the environment and the harness once, so that bad settings are one error, and not an
+    error a task.
+
+    Skips what the project has a fixture of its own for. Raises ``PinchBenchError``.
+    """
+    plugins = run.config.pluginmanager.get_plugins()
+    for fixture, make in (
+        ("pinchbench_environment", _make_environment),
+        ("pinchbench_harness", _make_harness),
+    ):
+        if not any(hasattr(plugin, fixture) for plugin in plugins):
+            make(run, run.settings)
+
+
+def _make_environment(run: Run, settings: Settings) -> Environment:
+    recipe = settings.recipe
+    return find_environment(recipe.environment)(
+        EnvironmentSetup(
+            recipe=recipe,
+            run_id=run.run_id,
+            data_dir=settings.data_dir,
+            keep=settings.keep_environment,
+            agent_runs=run.mode.agent_runs,
+            say=run.say,
+        )
+    )
+
+
+def _make_harness(run: Run, settings: Settings) -> Harness:
+    harness = find_harness(settings.harness)(settings)
+    harness.say = run.say
+    return harness

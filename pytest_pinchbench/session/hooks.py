@@ -4,64 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import signal
-import threading
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
-from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
-from pytest_pinchbench.session import fixtures
-from pytest_pinchbench.session.items import RUN, SuiteDirectory, TaskItem, is_suite_folder
+from pytest_pinchbench.session import announce
+from pytest_pinchbench.session.items import SuiteDirectory, TaskItem
 from pytest_pinchbench.session.progress import Live
 from pytest_pinchbench.session.run import Run
-from pytest_pinchbench.session.selection import SelectionHooks, check_can_be_honoured
-from pytest_pinchbench.settings.resolve import resolve
+from pytest_pinchbench.suite.load import is_suite_folder
 
 _Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
-
-
-def start(config: pytest.Config) -> None:
-    """Set the session up: settings, run directory, suite, fixtures, hooks."""
-    worker_input = getattr(config, "workerinput", None)
-    try:
-        if worker_input is not None:
-            run = Run.join(config, worker_input["pinchbench"])
-        else:
-            from pytest_pinchbench.session import report_hooks as report_hooks
-
-            check_can_be_honoured(config)
-            run = Run.start(config, resolve(config, os.environ))
-            # before our own: what is registered later is called earlier
-            report_hooks.register(config, run)
-    except PinchBenchError as error:
-        raise pytest.UsageError(str(error)) from None
-    config.stash[RUN] = run
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        # a job that CI ends this way is over as after Ctrl-C: sandboxes closed, summary printed
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        config.add_cleanup(_restore_sigterm)
-    config.pluginmanager.register(fixtures, "pinchbench-fixtures")
-    config.pluginmanager.register(CollectionHooks(run), "pinchbench-collection")
-    config.pluginmanager.register(SelectionHooks(run), "pinchbench-selection")
-    if worker_input is None:
-        config.pluginmanager.register(ControllerHooks(run), "pinchbench-controller")
-        # not "dsession": which of the two plugins is configured first is anyone's guess
-        if config.pluginmanager.hasplugin("xdist"):
-            config.pluginmanager.register(XdistHooks(run), "pinchbench-xdist")
-            if config.option.maxschedchunk is None:
-                # tasks are few and long: hand them out one by one
-                config.option.maxschedchunk = 1
-
-
-def _restore_sigterm() -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class CollectionHooks:
@@ -132,12 +89,12 @@ class ControllerHooks:
         self._live: Live | None = None
 
     def pytest_report_header(self) -> list[str]:
-        return self.run.header()
+        return announce.header(self.run)
 
     def pytest_report_collectionfinish(self) -> list[str]:
         if self.run.directory is None:
             return []
-        return [f"pinchbench: {warning}" for warning in self.run.warnings()]
+        return [f"pinchbench: {note}" for note in announce.notes(self.run)]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -206,8 +163,8 @@ class XdistHooks:
         self.run.to_run = len(ids)
         if not self.run.selected and self.run.directory is not None:
             self.run.select(self.run.directory.shared("chosen"))
-            for warning in self.run.warnings():
-                self.run.say(warning)
+            for note in announce.notes(self.run):
+                self.run.say(note)
 
 
 class _JsonMapping(dict[str, Any]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_pinchbench.issues import SuiteError
+from pytest_pinchbench.session.node_ids import file_id
+from pytest_pinchbench.session.run import RUN
 
 if TYPE_CHECKING:
     from pytest_pinchbench.results.records import Record
-    from pytest_pinchbench.session.run import Run
     from pytest_pinchbench.suite.task_file import Task
 
 # Markers that pytest or a common plugin acts on: a category of that name must not set them off.
@@ -27,19 +27,6 @@ _TAKEN |= {"and", "or", "not", "True", "False", "None"}
 
 
 _ORDER = itertools.count()
-
-
-def is_suite_folder(path: Path) -> bool:
-    """Whether a folder is the ``tasks`` of a skill checkout."""
-    return path.name == "tasks" and holds_task_files(path)
-
-
-def holds_task_files(path: Path) -> bool:
-    """Not in a folder that cannot be read, and not if it is none."""
-    try:
-        return any(name.startswith("task_") and name.endswith(".md") for name in os.listdir(path))
-    except OSError:
-        return False
 
 
 class SuiteDirectory(pytest.Directory):
@@ -56,13 +43,13 @@ class SuiteDirectory(pytest.Directory):
             if self._is_left_out(path):
                 continue
             yield BrokenTaskFile.from_parent(
-                self, path=path, nodeid=_file_id(self, path), problem=problem
+                self, path=path, nodeid=self._file_id(path), problem=problem
             )
         for task in selected:
             if self._is_left_out(task.path):
                 continue
             file = TaskFile.from_parent(
-                self, path=task.path, nodeid=_file_id(self, task.path), task=task
+                self, path=task.path, nodeid=self._file_id(task.path), task=task
             )
             if file.is_parametrized():
                 raise self.CollectError(
@@ -81,6 +68,9 @@ class SuiteDirectory(pytest.Directory):
         return not self.session.isinitpath(path) and bool(
             pytests_own.pytest_ignore_collect(collection_path=path, config=self.config)
         )
+
+    def _file_id(self, path: Path) -> str:
+        return file_id(path, self.config.rootpath, self.config.stash[RUN].settings.skill_dir)
 
 
 class TaskFile(pytest.Module):
@@ -147,10 +137,9 @@ class TaskItem(pytest.Function):
 
     def __init__(self, *, task: Task, attempt: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        structured = getattr(self, "_id", None)
-        if hasattr(structured, "parse"):
+        if hasattr(pytest.Item, "id"):
             # pytest 9.2 compares ids (--lf, --sw) with those it has read back from its cache
-            self._id = structured.parse(self.nodeid)
+            self._id: Any = type(self._id).parse(self.nodeid)
         _leave_foreign_fixtures_out(self)
         self.pinchbench_task = task
         self.attempt = attempt
@@ -215,19 +204,6 @@ def check_pass_mark(pinchbench_result: Record, request: pytest.FixtureRequest) -
 
     run = request.config.stash[RUN]
     score = pinchbench_result["metrics"]["score"]
+    assert score is not None, "pinchbench_result has failed for an invalid attempt"
     if not reaches(score, run.settings.pass_mark):
         pytest.fail(shortfall(pinchbench_result, run.settings.pass_mark), pytrace=False)
-
-
-def _file_id(parent: pytest.Collector, path: Path) -> str:
-    """Short and the same everywhere: ``tasks/...`` in the run's own suite and in one outside
-    the rootdir; below the rootdir as pytest has it.
-    """
-    root, skill_dir = path.parent.parent, parent.config.stash[RUN].settings.skill_dir
-    own = skill_dir is not None and skill_dir.resolve() == root.resolve()
-    if not own and path.is_relative_to(parent.config.rootpath):
-        return path.relative_to(parent.config.rootpath).as_posix()
-    return f"{path.parent.name}/{path.name}"
-
-
-RUN: pytest.StashKey[Run] = pytest.StashKey()

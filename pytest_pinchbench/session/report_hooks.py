@@ -18,7 +18,8 @@ from pytest_pinchbench.reports.text import verdict_line
 from pytest_pinchbench.results.records import Record
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import Summary
-from pytest_pinchbench.session.run import parse_node_id
+from pytest_pinchbench.session import announce
+from pytest_pinchbench.session.node_ids import parse_node_id
 
 if TYPE_CHECKING:
     from pytest_pinchbench.session.run import Run
@@ -131,5 +132,5 @@ class ReportHooks:
         if run.directory is not None and self._has_results():
             terminalreporter.ensure_newline()
             terminalreporter.section(f"PinchBench: {run.model_id}")
-            for line in self._results.ended.lines(run.short(run.directory), run.hints()):
+            for line in self._results.ended.lines(run.short(run.directory), announce.hints(run)):
                 terminalreporter.write_line(run.redactor.text(line))

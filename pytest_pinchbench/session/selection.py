@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Sequence
-from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.options import only_looks
-from pytest_pinchbench.results.earlier_runs import describe
 from pytest_pinchbench.session.items import TaskFile, TaskItem
-
-if TYPE_CHECKING:
-    from pytest_pinchbench.session.run import Run
+from pytest_pinchbench.session.run import Run
 
 
 def check_can_be_honoured(config: pytest.Config) -> None:
@@ -80,19 +76,18 @@ class SelectionHooks:
         Every run leaves out what others make of files (doctests in a README): it is not part of
         a score.
         """
-        regraded = self._run.regraded
-        before = None if regraded is None else _selected(regraded.path)
+        config.option.randomly_reorganize = False  # pytest-randomly 3 shuffles inside, before --sw
         ours = {
             item.nodeid: item  # a file named twice is run, and paid for, once
             for item in items
-            if isinstance(item, TaskItem) and (before is None or item.key in before)
+            if isinstance(item, TaskItem) and self._run.mode.wants(item.key)
         }
         self._collected = sorted(ours.values(), key=_rank)
         _spell_deselected_ids(config, self._collected)
         kept = [
             item
             for item in self._collected
-            if not item.is_ignored and (regraded is None or regraded.read(*item.key) is not None)
+            if not item.is_ignored and self._run.mode.has_work_for(item.key)
         ]
         if gone := [item for item in items if item not in kept]:
             config.hook.pytest_deselected(items=gone)
@@ -124,11 +119,6 @@ class SelectionHooks:
                 items=left_out, config=_QuietConfig(session.config)
             )
         return [item for item in self._collected if item in session.items or item in left_out]
-
-
-def _selected(earlier: Path) -> set[tuple[str, int]]:
-    """What an earlier run was to run."""
-    return {(one["task_id"], one["attempt"]) for one in describe(earlier)["selected"]}
 
 
 class _QuietConfig:

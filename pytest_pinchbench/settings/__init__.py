@@ -93,6 +93,8 @@ class Settings:
     budget_usd: float | None = None
     keep_going: bool = False
     """Continue when the sanity task scores 0."""
+    harness_settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The section ``harnesses.<name>`` of the YAML file, for another harness than OpenClaw's."""
     # about these settings
     show_recipe: bool = False
     warnings: tuple[str, ...] = ()
@@ -111,6 +113,7 @@ class Settings:
             *(model.api_key for model in models),
             *(secret for url in urls for secret in url_secrets(url)),
             *(secret for model in models for secret in params_secrets(model.params)),
+            *params_secrets(self.harness_settings),
             *(text for name, text in self.recipe.env.items() if SECRET_NAME.search(name)),
             *self.environment_secrets,
         ]

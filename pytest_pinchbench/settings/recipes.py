@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from pytest_pinchbench import readers
 from pytest_pinchbench.environments import Recipe
 from pytest_pinchbench.issues import SettingsError
+from pytest_pinchbench.kinds import kinds
 from pytest_pinchbench.options import INSTALL_STRATEGIES
 from pytest_pinchbench.readers import Reader
 from pytest_pinchbench.redaction import MASK
@@ -121,17 +122,11 @@ def _find(source: str, base: Path) -> tuple[str, Layer]:
             raise SettingsError(f"recipe {source}: cannot read {path}: {reason}") from None
         except UnicodeDecodeError:
             raise SettingsError(f"recipe {source}: {path} is not UTF-8 text") from None
-    if source in (kinds := _plugged_in_kinds()):
+    if source in (found := kinds("environments")):
         return source, Layer({"environment": source}, lambda *place: f"kind {source}")
-    known = sorted({*names, *kinds})
+    known = sorted({*names, *found})
     hint = did_you_mean(source, known) or f"; there are: {', '.join(known)}"
     raise SettingsError(f"no recipe or environment called {source!r}{hint}")
-
-
-def _plugged_in_kinds() -> set[str]:
-    from importlib.metadata import entry_points
-
-    return {point.name for point in entry_points(group="pytest_pinchbench.environments")}
 
 
 def _parse(text: str, name: str) -> Layer:

@@ -76,6 +76,7 @@ def resolve(config: pytest.Config, environ: Mapping[str, str]) -> Settings:
             "model": model,
             "judge": _judge(model, values, given),
             "recipe": _recipe(levels, file),
+            "harness_settings": _harness_settings(values["harness"], file),
             "warnings": tuple(dict.fromkeys(warnings)),
             "origins": {
                 option.key: given[option.name].origin if option.name in given else "default"
@@ -175,3 +176,13 @@ def _recipe(levels: list[Level], file: ConfigFile) -> Recipe:
             f" {recipe.name}, which is for {recipe.environment}; give only one of them"
         )
     return recipe
+
+
+def _harness_settings(harness: str, file: ConfigFile) -> dict[str, Any]:
+    if harness not in file.harnesses:
+        return {}
+    given = file.harnesses[harness]
+    try:
+        return readers.mapping(given.raw)
+    except ValueError as error:
+        raise SettingsError(f"{given.origin}: {error}") from None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_pinchbench import readers
 from pytest_pinchbench.issues import SettingsError
+from pytest_pinchbench.kinds import Wing, kinds
 from pytest_pinchbench.options import BENCHMARK, OPTIONS
 from pytest_pinchbench.spelling import did_you_mean
 
@@ -111,13 +112,15 @@ class ConfigFile(NamedTuple):
     """The entries of ``models``, by name."""
     environment: Callable[[str], Layer | None]
     """The section of ``environments`` for a kind."""
+    harnesses: Mapping[str, Given]
+    """The sections of ``harnesses`` for other harnesses than OpenClaw's, by name."""
 
     @classmethod
     def read(cls, given: Given | None, warnings: list[str]) -> ConfigFile:
         """Raises ``SettingsError``. No file is as good as an empty one."""
         if given is None:
-            return cls("", {}, {}, lambda kind: None)
-        from pytest_pinchbench.settings.recipes import layer_of, recipe_names
+            return cls("", {}, {}, lambda kind: None, {})
+        from pytest_pinchbench.settings.recipes import layer_of
         from pytest_pinchbench.settings.yaml_document import YamlError, parse
 
         try:
@@ -138,18 +141,27 @@ class ConfigFile(NamedTuple):
             return f"{path.name}:{document.line(*place.split('.'))} ({place})"
 
         models = dict(_models(tree.pop("models", None), path, document, warnings))
-        kinds = _mapping(tree.pop("environments", None), origin_of("environments"))
-        for kind in kinds:
-            if kind not in recipe_names() and (hint := did_you_mean(kind, recipe_names())):
-                raise SettingsError(f"{origin_of(f'environments.{kind}')}: unknown kind{hint}")
+        environments = _mapping(tree.pop("environments", None), origin_of("environments"))
+        _refuse_misspelt("environments", environments, origin_of)
+        sections = dict(_mapping(tree.pop("harnesses", None), origin_of("harnesses")))
+        _refuse_misspelt("harnesses", sections, origin_of)
+        tree["harnesses"] = {"openclaw": sections.pop("openclaw", None)}
 
         def environment(kind: str) -> Layer | None:
-            if kinds.get(kind) is None:
+            if environments.get(kind) is None:
                 return None
             return layer_of(document, path.name, ("environments", kind))
 
-        level = _take(tree, "", origin_of, path.parent, warnings)
-        return cls(path.name, level, models, environment)
+        return cls(
+            path.name,
+            _take(tree, "", origin_of, path.parent, warnings),
+            models,
+            environment,
+            {
+                str(name): Given(section or {}, origin_of(f"harnesses.{name}"), path.parent)
+                for name, section in sections.items()
+            },
+        )
 
     def model(self, wanted: Given | None) -> Level:
         """The entry of ``models`` for the model under test: the one it names, or the only one."""
@@ -164,6 +176,17 @@ class ConfigFile(NamedTuple):
 
     def models_hint(self) -> str:
         return f"; {self.name} has: {', '.join(self.models)}" if self.models else ""
+
+
+def _refuse_misspelt(
+    wing: Wing, sections: Mapping[Any, Any], origin_of: Callable[[str], str]
+) -> None:
+    """Raise ``SettingsError`` for a section whose name is nearly that of an installed kind."""
+    known = kinds(wing)
+    for name in sections:
+        # sections of kinds that are not installed are for others that share the file
+        if name not in known and (hint := did_you_mean(name, known)):
+            raise SettingsError(f"{origin_of(f'{wing}.{name}')}: unknown key {name!r}{hint}")
 
 
 # What users of the reference have in their files, and what to tell them.
@@ -238,8 +261,8 @@ def _meet_unknown(place: str, origin_of: Callable[[str], str], warnings: list[st
         raise SettingsError(f"{origin_of(place)}: {key} {_INSTEAD[key]}")
     known = sorted(_below(prefix))
     hint = did_you_mean(key, known)
-    # other benchmarks and agents in a shared file are none of our business
-    if hint or prefix not in ("benchmarks", "harnesses"):
+    # a file may be shared with other benchmarks
+    if hint or prefix != "benchmarks":
         hint = hint or f"; there are: {', '.join(known)}"
         raise SettingsError(f"{origin_of(place)}: unknown key {key!r}{hint}")
 
@@ -273,7 +296,7 @@ def _models(
         if isinstance(section, dict):
             name = step
         if not isinstance(model_id, str):
-            raise SettingsError(f"{origin_of('models.*')}: the model has no id, or it is no text")
+            raise SettingsError(f"{origin_of('models.*')}: the model has no id, or it is not text")
         level = _take(fields, "models.*", origin_of, path.parent, warnings)
         level["model"] = Given(model_id, origin_of("models.*.id"), path.parent)
         yield str(name or model_id), level

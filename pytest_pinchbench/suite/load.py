@@ -37,6 +37,19 @@ class Suite:
     """Task files that cannot be used, each with the reason."""
 
 
+def is_suite_folder(path: Path) -> bool:
+    """Whether a folder is the ``tasks`` of a skill checkout."""
+    return path.name == "tasks" and holds_task_files(path)
+
+
+def holds_task_files(path: Path) -> bool:
+    """Return whether a folder contains task files (False if it cannot be read)."""
+    try:
+        return any(name.startswith("task_") and name.endswith(".md") for name in os.listdir(path))
+    except OSError:
+        return False
+
+
 def load_suite(root: Path) -> Suite:
     """Every ``tasks/task_*.md`` of a skill checkout.
 
@@ -44,7 +57,7 @@ def load_suite(root: Path) -> Suite:
     """
     paths = sorted((root / "tasks").glob("task_*.md"), key=lambda path: path.name)
     if not paths:
-        raise SuiteError(f"{root} is no skill checkout: there is no tasks/task_*.md in it")
+        raise SuiteError(f"{root} is not a skill checkout: there is no tasks/task_*.md in it")
     tasks: dict[str, Task] = {}
     broken: list[TaskFileError] = []
     for path in paths:
@@ -147,7 +160,7 @@ def resolve_skill_dir(settings: Settings, say: Callable[[str], None]) -> Path:
         if not (settings.skill_dir / "tasks").is_dir():
             origin = settings.origins.get("skill_dir", "skill_dir")
             raise SuiteError(
-                f"{settings.skill_dir} is no skill checkout: it has no folder tasks ({origin})"
+                f"{settings.skill_dir} is not a skill checkout: it has no folder tasks ({origin})"
             )
         return settings.skill_dir
     clone = _Clone(settings.skill_repo_url, settings.skill_repo_tag, settings.data_dir)

@@ -17,6 +17,8 @@ from pytest_pinchbench.environments.cloud import CloudSandbox
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure, SettingsError
 from tests.cloud.conftest import Cloud, open_one
 
+pytestmark = pytest.mark.slow
+
 
 def sh(script: str) -> list[str]:
     return ["sh", "-c", script]

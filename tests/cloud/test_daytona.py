@@ -14,6 +14,8 @@ from pytest_pinchbench.environments import daytona as daytona_module
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure
 from tests.cloud.conftest import Cloud, open_one
 
+pytestmark = pytest.mark.slow
+
 MB = 1 << 20
 
 

@@ -6,7 +6,11 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.cloud.conftest import Cloud, open_one
+
+pytestmark = pytest.mark.slow
 
 MB = 1 << 20
 

@@ -14,6 +14,8 @@ import shell_agent
 
 from tests.cloud.conftest import Cloud
 
+pytestmark = pytest.mark.slow
+
 CONFTEST = """
     import sys
 

@@ -15,11 +15,13 @@ import platformdirs
 import pytest
 
 from pytest_pinchbench.demo import SUITE
+from pytest_pinchbench.environments.bubblewrap import why_unusable
 from pytest_pinchbench.harnesses.openclaw.install import install_here
 from pytest_pinchbench.issues import HarnessUnavailable
-from pytest_pinchbench.session.items import RUN
+from pytest_pinchbench.session.run import RUN
 from pytest_pinchbench.settings import Settings
 
+SANDBOX = "local" if why_unusable() else "bubblewrap"
 DEMO = ("--pinchbench", "-p", "pytest_pinchbench.demo")
 
 SCORES = {
@@ -88,7 +90,7 @@ def models(url: str | None, key: str | None) -> int:
 def test_what_the_command_line_leaves_open_is_the_demos(settings: Callable[..., Settings]) -> None:
     found = settings()
     assert found.skill_dir == SUITE
-    assert found.recipe.environment == "local"
+    assert found.recipe.environment == SANDBOX
     assert found.model.id == "demo/scripted"
     assert found.judge is not None
     assert (found.judge.base_url, found.judge.api_key) == (
@@ -107,7 +109,7 @@ def test_settings_of_a_real_project_do_not_count(
     monkeypatch.setenv("MODEL_API_KEY", "sk-dear")
     monkeypatch.setenv("PINCHBENCH_SKILL_DIR", str(pytester.path))
     found = settings()
-    assert (found.model.id, found.recipe.environment) == ("demo/scripted", "local")
+    assert (found.model.id, found.recipe.environment) == ("demo/scripted", SANDBOX)
     assert found.judge is not None
     assert found.judge.id == "demo/judge"
     assert found.model.api_key != "sk-dear"
@@ -164,6 +166,7 @@ def test_a_run_gives_the_scores_that_the_script_deserves(pytester: pytest.Pytest
         *DEMO, "-n", "2", f"--pinchbench-data-dir={DATA_DIR}", "--pinchbench-results-dir=out"
     )
     assert scores(pytester.path / "out") == pytest.approx(SCORES)
+    assert len(list(pytester.path.glob("out/*/*/report.html"))) == 1
     mean = sum(SCORES.values()) / len(SCORES)
     result.stdout.re_match_lines([rf"Mean score +{mean:.3f}.*"])
     assert result.ret == 0

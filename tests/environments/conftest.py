@@ -12,6 +12,7 @@ import pytest
 import runner_image
 
 from pytest_pinchbench.environments import Environment, EnvironmentSetup, Recipe, Sandbox
+from pytest_pinchbench.environments.bubblewrap import BubblewrapEnvironment, why_unusable
 from pytest_pinchbench.environments.daytona import DaytonaEnvironment
 from pytest_pinchbench.environments.docker import DockerEnvironment
 from pytest_pinchbench.environments.local import LocalEnvironment
@@ -24,6 +25,13 @@ MakeEnvironment = Callable[..., Environment]
 def local(folder: Path, **setup: Any) -> Environment:
     recipe = {"name": "local", "environment": "local", "workspace_root": str(folder / "local")}
     return _environment(LocalEnvironment, folder, recipe, **setup)
+
+
+def bubblewrap(folder: Path, **setup: Any) -> Environment:
+    if reason := why_unusable():
+        pytest.skip(reason)
+    recipe = {"name": "bubblewrap", "environment": "bubblewrap"}
+    return _environment(BubblewrapEnvironment, folder, recipe, **setup)
 
 
 def docker(folder: Path, **setup: Any) -> Environment:
@@ -52,9 +60,10 @@ KINDS = [
     pytest.param(
         local, id="local", marks=pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
     ),
+    pytest.param(bubblewrap, id="bubblewrap"),
     pytest.param(docker, id="docker", marks=pytest.mark.docker),
-    pytest.param(daytona, id="daytona"),
-    pytest.param(modal, id="modal"),
+    pytest.param(daytona, id="daytona", marks=pytest.mark.slow),
+    pytest.param(modal, id="modal", marks=pytest.mark.slow),
 ]
 
 

@@ -246,6 +246,7 @@ while True:
     assert sandbox.exec(sh(is_running(marker))).exit_code != 0
 
 
+@pytest.mark.slow
 def test_a_timeout_leaves_other_commands_alone(sandbox: Sandbox) -> None:
     with ThreadPoolExecutor() as pool:
         other = pool.submit(sandbox.exec, sh("sleep 3; echo finished"))
@@ -290,6 +291,7 @@ def test_a_process_left_behind_goes_on_until_it_is_stopped(sandbox: Sandbox) -> 
     assert sandbox.read(beats) == after
 
 
+@pytest.mark.slow
 def test_stop_processes_kills_everything_that_commands_left_running(sandbox: Sandbox) -> None:
     sleeps, script = detached_sleeps()
     sandbox.exec(sh(script))

@@ -18,7 +18,8 @@ from probe import count, long_sleep, sh
 from waiting import wait_until
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, Sandbox
-from pytest_pinchbench.environments.local import LocalEnvironment, _remove
+from pytest_pinchbench.environments.local import LocalEnvironment
+from pytest_pinchbench.environments.run_folders import remove
 from pytest_pinchbench.issues import EnvironmentUnavailable, SettingsError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -125,7 +126,7 @@ def test_removing_changes_nothing_that_a_link_in_the_folder_leads_to() -> None:
                     for path in (shared, outside, *folder.rglob("*"), folder):
                         os.chown(path, 65534, 65534, follow_symlinks=False)
                     os.setuid(65534)
-                _remove(folder)
+                remove(folder)
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
@@ -202,7 +203,8 @@ RUN = """
 import sys
 from pathlib import Path
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe
-from pytest_pinchbench.environments.local import LocalEnvironment, _remove
+from pytest_pinchbench.environments.local import LocalEnvironment
+from pytest_pinchbench.environments.run_folders import remove
 recipe = Recipe("r", "local", workspace_root=sys.argv[1])
 environment = LocalEnvironment(EnvironmentSetup(recipe, "killed", Path(sys.argv[1], "data")))
 sandbox = environment.open("task_killed", labels={}, lifetime=300)

@@ -57,6 +57,7 @@ def open_with(tmp_path: Path) -> Iterator[Callable[[str], LocalSandbox]]:
         box.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", PYTHONS)
 def test_commands_run_under_every_python(
     open_with: Callable[[str], LocalSandbox], version: str

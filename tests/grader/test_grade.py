@@ -223,6 +223,7 @@ def test_a_judge_for_whom_no_time_is_left_is_not_asked(
     assert judge_server.requests == []
 
 
+@pytest.mark.slow
 def test_the_evaluation_deadline_stops_judge_and_checks(
     sandbox: Sandbox, workspace: Path, judge_server: JudgeServer
 ) -> None:
@@ -383,7 +384,7 @@ def test_what_is_wrong_with_an_endpoint_is_said_in_its_words(
     assert words in problem.words
     assert judge_server.address in problem.words
     assert KEY not in problem.words
-    assert not problem.passing
+    assert not problem.transient
 
 
 @pytest.mark.parametrize("status", [429, 503, 529])
@@ -393,7 +394,7 @@ def test_an_endpoint_that_is_busy_may_be_asked_again(
     judge_server.replies = [Reply({"error": "busy"}, status=status, headers={"Retry-After": "7"})]
     problem = check_endpoint(sandbox, judge_server.spec())
     assert problem is not None
-    assert (problem.passing, problem.retry_after) == (True, 7.0)
+    assert (problem.transient, problem.retry_after) == (True, 7.0)
 
 
 def test_an_endpoint_that_is_silent_is_given_up_on(

@@ -107,6 +107,7 @@ def test_npm_is_configured_as_the_machines_own(
     assert _install(tmp_path) == "// a stand-in"
 
 
+@pytest.mark.slow
 def test_a_certificate_that_is_not_trusted_is_an_error_soon_that_names_the_variable(
     registry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,7 +63,7 @@ def test_the_first_sandbox_fills_it_and_the_next_one_runs_from_it(
             workspace = f"{sandbox.workspace_root}/task"
             sandbox.write({workspace: None, **harness.files(sandbox, task, workspace)})
             ended = harness.run(sandbox, task, workspace, timeout=300)
-            shared = environment.shared_folder(NAME)
+            shared = environment.shared_folder(NAME.format(version=ended.version))
             assert shared is not None
             debug = {"NODE_COMPILE_CACHE": shared.inside, "NODE_DEBUG_NATIVE": "COMPILE_CACHE"}
             loads = sandbox.exec(["openclaw", "--version"], env=debug).stderr.decode()

@@ -46,6 +46,7 @@ def test_a_new_session_is_begun_only_when_asked_for(
     assert texts == ["one", "ok: one", "two", "ok: two", "three", "ok: three"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["--help", "ünï ☃", "two\nlines\n", "x" * 300_000])
 def test_a_prompt_arrives_as_it_is(
     stand_in_harness: OpenClawHarness, attempt: RunAttempt, text: str
@@ -91,6 +92,7 @@ def test_the_agent_works_in_the_workspace_with_a_state_of_its_own(
     assert len(second.calls) == 1
 
 
+@pytest.mark.slow
 def test_the_clock_stops_the_agent_and_what_it_left_running(
     stand_in_harness: OpenClawHarness, attempt: RunAttempt
 ) -> None:
@@ -103,6 +105,7 @@ def test_the_clock_stops_the_agent_and_what_it_left_running(
     _assert_nothing_writes(done.workspace / "ticks")
 
 
+@pytest.mark.slow
 def test_what_was_said_before_the_time_was_up_is_kept(
     stand_in_harness: OpenClawHarness, attempt: RunAttempt
 ) -> None:
@@ -120,6 +123,7 @@ def test_a_process_left_running_is_stopped_when_the_agent_is_done(
     _assert_nothing_writes(done.workspace / "ticks")
 
 
+@pytest.mark.slow
 def test_a_crash_ends_the_conversation(
     stand_in_harness: OpenClawHarness, attempt: RunAttempt
 ) -> None:
@@ -139,6 +143,7 @@ def test_a_refused_request_does_not_end_the_conversation_and_is_not_forgotten(
     assert done.run.final_answer == "ok: go on"
 
 
+@pytest.mark.slow
 def test_a_transcript_that_comes_late_is_waited_for(
     stand_in_harness: OpenClawHarness, attempt: RunAttempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:

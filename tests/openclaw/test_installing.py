@@ -37,6 +37,8 @@ time.sleep(float(os.environ.get("NPM_TAKES", "0.3")))
 node = os.environ.get("NPM_NODE", ">=18")
 (package / "package.json").write_text(json.dumps({"version": version, "engines": {"node": node}}))
 (package / "openclaw.mjs").write_text("made at " + str(time.time_ns()))
+if "NPM_PENDING" in os.environ:
+    (package / ".openclaw-lifecycle-pending").touch()
 """
 
 
@@ -78,6 +80,7 @@ def test_a_version_is_installed_once(tmp_path: Path, log: Path) -> None:
     assert {"--ignore-scripts", "--no-audit", "--no-fund", "openclaw@2026.9.1"} <= set(asked)
 
 
+@pytest.mark.slow
 def test_each_version_has_a_place_of_its_own(tmp_path: Path) -> None:
     folders = {
         install_here(tmp_path, version, again=False, say=_quiet).folder.name
@@ -99,6 +102,7 @@ def test_it_says_what_it_does_before_and_after(tmp_path: Path) -> None:
     assert said[1] == "installed OpenClaw 2026.9.1"
 
 
+@pytest.mark.slow
 def test_a_run_can_make_an_install_anew_and_does_so_once(
     tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,7 +169,7 @@ def test_a_release_that_does_not_exist_is_said_plainly(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["2026.9", "../../x", "2026.9.6 --evil", "git+ssh://host/x"])
 def test_what_is_no_version_never_reaches_npm(tmp_path: Path, log: Path, version: str) -> None:
-    with pytest.raises(HarnessUnavailable, match="no OpenClaw version"):
+    with pytest.raises(HarnessUnavailable, match="not an OpenClaw version"):
         install_here(tmp_path, version, again=False, say=_quiet)
     assert not log.exists()
 
@@ -206,3 +210,23 @@ def test_a_node_that_is_too_old_is_one_error_with_the_way_out(
 )
 def test_ranges_of_node_versions(version: str, wanted: str, holds: bool) -> None:
     assert node.satisfies(version, wanted) is holds
+
+
+def test_an_install_is_complete_before_a_read_only_sandbox_sees_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NPM_PENDING", "1")
+    program = tmp_path / "node"
+    program.write_text(
+        "#!/bin/sh\n"
+        'case "$1" in\n'
+        '*.mjs) echo "$*" >> "$0.log"; rm "${1%/*}/.openclaw-lifecycle-pending";;\n'
+        "*) echo v24.19.0;;\n"
+        "esac\n"
+    )
+    data = tmp_path / "data"
+
+    for _ in range(2):
+        found = install_here(data, "2026.9.6", again=False, say=print)
+
+    assert (tmp_path / "node.log").read_text() == f"{found.entry} --version\n"

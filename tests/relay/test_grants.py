@@ -183,6 +183,7 @@ def test_a_quota_that_is_used_up_is_passed_on_at_once(relayed):
     assert len(relay.endpoint.requests) == 1
 
 
+@pytest.mark.slow
 def test_a_connection_that_drops_before_the_answer_is_made_again(relayed):
     relay = relayed(ok, lambda c: c.reset(), lambda c: (c.stream([], end=False), c.reset()), ok)
     assert relay.post({}).read() == OK

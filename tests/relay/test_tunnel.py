@@ -90,6 +90,7 @@ def inside(sandbox: Sandbox, code: str, *arguments: object) -> str:
     return done.stdout.decode().strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "size"), [(100, 32_000), (3, 20_000_000)])
 def test_what_goes_out_comes_back(sandbox, serve, count, size):
     tunnel = Tunnel(sandbox, serve(echo))

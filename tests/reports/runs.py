@@ -18,7 +18,7 @@ from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
 from pytest_pinchbench.issues import Issue
 from pytest_pinchbench.results.records import RUN_SCHEMA
 from pytest_pinchbench.results.run_directory import RunDirectory
-from pytest_pinchbench.results.summary import Summary, read_run, summarize
+from pytest_pinchbench.results.summary import Summary, read_summary, summarize
 
 Scores = Mapping[str, Sequence[float | None]]
 
@@ -133,7 +133,7 @@ def write_run(
 
 
 def summary_of(path: Path, scores: Scores, **more: Any) -> Summary:
-    return read_run(write_run(path, scores, **more).path)
+    return read_summary(write_run(path, scores, **more).path)
 
 
 def quick_summary(scores: Scores, *, model: str = "m") -> Summary:

@@ -13,7 +13,7 @@ from pytest_pinchbench.reports import files, html
 from pytest_pinchbench.reports.finished import compare_finished
 from pytest_pinchbench.reports.github import annotation_lines, command, write_step_summary
 from pytest_pinchbench.results.comparison import compare
-from pytest_pinchbench.results.summary import read_run, summarize
+from pytest_pinchbench.results.summary import read_summary, summarize
 
 
 def test_a_command_is_one_line_whatever_it_says():
@@ -56,6 +56,7 @@ def test_attempts_that_never_ran_and_a_worse_run_are_errors(tmp_path):
     assert errors[1].startswith("::error title=worse than old::1.000 -> 0.200")
 
 
+@pytest.mark.slow
 def test_the_page_of_a_step_grows_and_stays_below_what_github_takes(tmp_path):
     page = tmp_path / "step.md"
     page.write_text("before\n")
@@ -77,8 +78,8 @@ def test_finished_runs_are_compared_the_last_with_those_before_it(tmp_path):
     tasks = [f"task_{n}" for n in range(8)]
     for name, score in (("old", 0.9), ("older", 0.5), ("new", 0.6)):
         write_run(tmp_path / name, {task: [score] for task in tasks}, model=name)
-    (tmp_path / "old.json").write_text(json.dumps(read_run(tmp_path / "old")))
-    runs = [read_run(tmp_path / name) for name in ("older", "old.json", "new")]
+    (tmp_path / "old.json").write_text(json.dumps(read_summary(tmp_path / "old")))
+    runs = [read_summary(tmp_path / name) for name in ("older", "old.json", "new")]
     page = tmp_path / "step.md"
     lines, failed = compare_finished(
         runs,
@@ -157,7 +158,7 @@ def test_reports_name_the_state_of_the_suite_the_agent_and_the_gates(tmp_path, c
         },
     )
     gate = {"name": "Gate", "met": False, "why": "mean 0.1000, required 0.7"}
-    summary = {**read_run(directory.path), "gates": [gate]}
+    summary = {**read_summary(directory.path), "gates": [gate]}
     files.write_files(directory, directory.records(), summary)
     page = (directory.path / "report.html").read_text()
     assert f"<dd>{shown}</dd>" in page
@@ -170,7 +171,7 @@ def test_reports_name_the_state_of_the_suite_the_agent_and_the_gates(tmp_path, c
 
 def test_a_page_that_cannot_be_made_costs_no_number(tmp_path, monkeypatch):
     directory = write_run(tmp_path / "run", {"task_a": [1.0]})
-    records, summary = directory.records(), read_run(directory.path)
+    records, summary = directory.records(), read_summary(directory.path)
     monkeypatch.setattr(html, "_category", lambda category: 1 / 0)
     said = []
     files.write_files(directory, records, summary, say=said.append)
@@ -184,7 +185,7 @@ def test_half_a_character_from_a_model_stops_no_report(tmp_path):
         tmp_path / "run", {"task_a": [0.5], "task_b": [None]}, text="half \ud83d \x1b[31m \x00"
     )
     said = []
-    records, summary = directory.records(), read_run(directory.path)
+    records, summary = directory.records(), read_summary(directory.path)
     files.write_files(directory, records, summary, say=said.append)
     assert said == []
     assert "half" in (directory.path / "report.html").read_text(encoding="utf-8")

@@ -52,6 +52,7 @@ def flaky_model(seed, attempts):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attempts", [1, 3])
 def test_a_model_against_itself_is_called_different_at_most_once_in_ten(attempts):
     calls = [

@@ -7,7 +7,7 @@ from runs import HOSTILE, write_run
 
 from pytest_pinchbench.reports.files import write_files
 from pytest_pinchbench.results.comparison import compare
-from pytest_pinchbench.results.summary import read_run
+from pytest_pinchbench.results.summary import read_summary
 
 pytestmark = pytest.mark.chromium
 
@@ -26,11 +26,11 @@ def report(tmp_path_factory):
     new = {task: [score / 2, score, score] for task, (score, *_) in old.items()}
     new["task_11_with_quite_a_long_name"] = [None] * 3
     categories = {task: ["writing", "coding & more", HOSTILE][n % 3] for n, task in enumerate(new)}
-    baseline = read_run(write_run(folder / "old", old, model="lab/old").path)
+    baseline = read_summary(write_run(folder / "old", old, model="lab/old").path)
     directory = write_run(
         folder / "new", new, model=f"lab/{HOSTILE}", categories=categories, text=HOSTILE
     )
-    summary = read_run(directory.path)
+    summary = read_summary(directory.path)
     said = []
     write_files(
         directory, directory.records(), summary, [compare(baseline, summary)], say=said.append
@@ -128,7 +128,7 @@ def test_a_category_has_a_bar_as_long_as_its_mean(chromium, tmp_path):
         task: ["writing", "coding & more", HOSTILE][n // 5] for n, task in enumerate(scores)
     }
     directory = write_run(tmp_path / "run", scores, categories=categories)
-    write_files(directory, directory.records(), read_run(directory.path))
+    write_files(directory, directory.records(), read_summary(directory.path))
     page = chromium.open(directory.path / "report.html", width=1280)
     rows = page.run(
         """[...document.querySelectorAll('.categories tbody tr')].map((row) => {

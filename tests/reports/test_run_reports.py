@@ -11,7 +11,9 @@ import pytest
 from runs import HOSTILE, SCRIPTS, run_pinchbench, write_run
 
 from pytest_pinchbench.results.comparison import compare
-from pytest_pinchbench.results.summary import read_run
+from pytest_pinchbench.results.summary import read_summary
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +146,7 @@ def test_a_significant_drop_fails_the_run_and_a_smaller_one_than_allowed_does_no
     assert "Comparison  met: no significant drop of more than 0.6" in allowed.stdout
 
     runs = sorted((project / "pinchbench-results" / "lab-m").iterdir())
-    again = compare(read_run(runs[0]), read_run(runs[1] / "summary.json"))
+    again = compare(read_summary(runs[0]), read_summary(runs[1] / "summary.json"))
     assert again.verdict == "no difference found"
 
 

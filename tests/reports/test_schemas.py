@@ -19,7 +19,7 @@ from pytest_pinchbench.reports.files import write_files
 from pytest_pinchbench.results.comparison import compare
 from pytest_pinchbench.results.records import RESULT_SCHEMA, RUN_SCHEMA
 from pytest_pinchbench.results.run_directory import RunDirectory
-from pytest_pinchbench.results.summary import SUMMARY_SCHEMA, read_run, summarize
+from pytest_pinchbench.results.summary import SUMMARY_SCHEMA, read_summary, summarize
 
 jsonschema = pytest.importorskip("jsonschema")
 
@@ -132,9 +132,9 @@ def test_a_record_that_is_wrong_does_not_hold(break_it):
 
 
 def test_what_a_run_leaves_holds(tmp_path):
-    old = read_run(write_run(tmp_path / "old", {"task_a": [1.0], "task_b": [0.5]}).path)
+    old = read_summary(write_run(tmp_path / "old", {"task_a": [1.0], "task_b": [0.5]}).path)
     directory = write_run(tmp_path / "new", {"task_a": [0.5], "task_b": [None], "task_c": [0.1]})
-    summary = read_run(directory.path)
+    summary = read_summary(directory.path)
     write_files(directory, directory.records(), summary, [compare(old, summary)])
     names = ("run.json", "summary.json", "*/attempt-1/result.json", "*/attempt-1/trajectory.json")
     found = [path for name in names for path in directory.path.glob(name)]
@@ -143,6 +143,7 @@ def test_what_a_run_leaves_holds(tmp_path):
         check(json.loads(path.read_text()))
 
 
+@pytest.mark.slow
 def test_what_a_real_run_leaves_holds(finished):
     names = ("run.json", "summary.json", "*/attempt-1/result.json", "*/attempt-1/trajectory.json")
     found = [path for name in names for path in finished.directory.glob(name)]
@@ -153,7 +154,7 @@ def test_what_a_real_run_leaves_holds(finished):
 
 def test_what_a_later_version_adds_is_no_problem_to_a_reader_of_today(tmp_path):
     directory = write_run(tmp_path / "run", {"task_a": [1.0], "task_b": [0.5]})
-    before = read_run(directory.path)
+    before = read_summary(directory.path)
     for path in directory.path.glob("**/*.json"):
         value = json.loads(path.read_text())
         value["new"] = {"deep": [1]}
@@ -162,7 +163,7 @@ def test_what_a_later_version_adds_is_no_problem_to_a_reader_of_today(tmp_path):
         path.write_text(json.dumps(value))
         check(value)
     directory = RunDirectory(directory.path)
-    after = read_run(directory.path)
+    after = read_summary(directory.path)
     assert after["score"] == before["score"]
     assert compare(before, after).verdict == "no difference found"
     write_files(directory, directory.records(), after)

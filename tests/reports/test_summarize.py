@@ -20,7 +20,7 @@ from pytest_pinchbench.reports.markdown import (
 from pytest_pinchbench.reports.terminal import summary_lines
 from pytest_pinchbench.results.comparison import compare
 from pytest_pinchbench.results.statistics import mean_interval
-from pytest_pinchbench.results.summary import read_run, summarize
+from pytest_pinchbench.results.summary import read_summary, summarize
 
 MISSING = float("nan")
 
@@ -135,10 +135,10 @@ def test_the_settings_digest_tells_what_was_asked_for_and_not_where_it_went():
 
 def test_a_run_is_read_from_its_directory_and_from_its_summary(tmp_path):
     directory = write_run(tmp_path / "run", {"task_a": [1.0], "task_b": [0.5]})
-    summary = read_run(directory.path)
+    summary = read_summary(directory.path)
     file = tmp_path / "anywhere.json"
     file.write_text(json.dumps(summary))
-    assert read_run(file) == summary
+    assert read_summary(file) == summary
 
 
 @pytest.mark.parametrize("what", ["nothing", "an empty folder", "another file"])
@@ -149,7 +149,7 @@ def test_what_is_no_run_is_refused(tmp_path, what):
     elif what == "another file":
         path.write_text("{}")
     with pytest.raises(PinchBenchError, match=re.escape(str(path))):
-        read_run(path)
+        read_summary(path)
 
 
 @pytest.mark.parametrize("name", ["run.json", "task_a/attempt-1/result.json"])
@@ -158,7 +158,7 @@ def test_a_damaged_file_of_a_run_is_named(tmp_path, name, content):
     path = write_run(tmp_path / "run", {"task_a": [1.0], "task_b": [0.5]}).path / name
     path.write_text(content)
     with pytest.raises(PinchBenchError, match=f"^{re.escape(str(path))} is damaged"):
-        read_run(tmp_path / "run")
+        read_summary(tmp_path / "run")
 
 
 @pytest.mark.parametrize("content", ["[]", '{"tasks": []}', '{"tasks": 5}'])
@@ -166,7 +166,7 @@ def test_a_damaged_summary_is_no_run(tmp_path, content):
     path = tmp_path / "summary.json"
     path.write_text(content)
     with pytest.raises(PinchBenchError, match="is neither a run directory nor the summary"):
-        read_run(path)
+        read_summary(path)
 
 
 def test_the_page_of_a_run_has_its_numbers():

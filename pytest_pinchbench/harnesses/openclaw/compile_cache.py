@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, Sandbox
     from pytest_pinchbench.settings import Settings
 
-NAME = "node-compile-cache"
+NAME = "node-compile-cache-{version}"
 _PATIENCE = 120.0  # seconds for the turn
 
 # Runs in the sandbox: serves one model, puts its port into the configuration, runs the command.
@@ -65,7 +65,7 @@ def compile_cache(
     Fills it first where that has not been done and no other process is at it. What fails here
     costs time, and nothing else.
     """
-    shared = environment.shared_folder(NAME)
+    shared = environment.shared_folder(NAME.format(version=version))
     if shared is None:
         return {}
     if not shared.here.is_dir():
@@ -107,7 +107,7 @@ def _fill(
     if done.timed_out or done.exit_code:
         raise SandboxFailure("the turn that fills the compile cache failed")
     with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as temporary:
-        copy = Path(temporary, NAME)
+        copy = Path(temporary, target.name)
         sandbox.download(cache, copy)
         for parent, _, names in os.walk(copy):  # for the user in the container, whoever that is
             os.chmod(parent, 0o755)

@@ -180,18 +180,20 @@ class OpenClawHarness:
 
         if host and environment.on_this_machine:
             path = settings.recipe.env.get("PATH", os.environ["PATH"])
+            command: tuple[str, ...] = (str(host.node), str(host.entry))
+            cache = {"NODE_COMPILE_CACHE": str(host.compile_cache)}
             variables = {
-                "NODE_COMPILE_CACHE": str(host.compile_cache),
+                **(compile_cache(sandbox, environment, settings, command, host.version) or cache),
                 "PATH": f"{host.programs}{os.pathsep}{path}",
             }
-            return Agent((str(host.node), str(host.entry)), host.version, variables)
+            return Agent(command, host.version, variables)
         if host:
             return Agent(install.upload(sandbox, prefix, host), host.version)
 
         wanted = settings.openclaw_version
         image = settings.recipe.image
         where = f"the image {image}" if image else sandbox.name
-        command: tuple[str, ...] = (settings.openclaw_binary or "openclaw",)
+        command = (settings.openclaw_binary or "openclaw",)
         if self._strategy != "install_always":
             with using_data_dir(HarnessUnavailable):
                 found = image_version(sandbox, command, environment, settings.data_dir)

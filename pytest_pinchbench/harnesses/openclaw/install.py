@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,8 @@ DEFAULT_VERSION = "2026.9.6"
 release came out over night; ``--pinchbench-openclaw-version latest`` follows the newest."""
 
 _ENTRY = "node_modules/openclaw/openclaw.mjs"
+_PENDING = "node_modules/openclaw/.openclaw-lifecycle-pending"
+"""There until OpenClaw (from 2026.9 on) has run its post-install, at its first start."""
 _INSTALLED_BY = "installed-by"
 _PROCESS = uuid.uuid4().hex
 
@@ -89,6 +92,9 @@ def install_here(
             lock.release()
     found = HostInstall(exact, folder, _node_for(folder))
     _write_launcher(found)
+    if (folder / _PENDING).exists():
+        with FileLock(home / f"{exact}.lock"):
+            _complete(found)
     return found
 
 
@@ -129,6 +135,27 @@ def _install(folder: Path, version: str, say: Callable[[str], None]) -> None:
     say(f"installed OpenClaw {version}")
 
 
+def _complete(install: HostInstall) -> None:
+    """Let OpenClaw run its post-install, which it cannot do in a folder that is read-only."""
+    if not (install.folder / _PENDING).exists():  # by now
+        return
+    command = [str(install.node), str(install.entry), "--version"]
+    with tempfile.TemporaryDirectory(prefix="pinchbench-") as state:
+        done = subprocess.run(
+            command,
+            env={**os.environ, "OPENCLAW_STATE_DIR": state},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=npm.TIMEOUT_S,
+        )
+    if done.returncode:
+        raise HarnessUnavailable(
+            f"cannot complete the install of OpenClaw {install.version}: "
+            f"{(done.stderr or done.stdout).strip()[-500:]}. Remove {install.folder} and try again."
+        )
+
+
 def _write_launcher(install: HostInstall) -> None:
     # npm's own takes the first node on PATH, which may be too old
     text = (
@@ -150,7 +177,7 @@ def _exact_version(version: str) -> str:
         return version
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9._-]*", version):
         raise HarnessUnavailable(
-            f"{version!r} is no OpenClaw version; versions look like {DEFAULT_VERSION}"
+            f"{version!r} is not an OpenClaw version; versions look like {DEFAULT_VERSION}"
         )
     found = npm.view(f"openclaw@{version}", "version")
     if not found:

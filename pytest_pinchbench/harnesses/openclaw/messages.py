@@ -157,7 +157,7 @@ def usage(transcript: Iterable[Mapping[str, Any]]) -> Usage:
 
 
 def _number(value: Any) -> float:
-    """A count as written by an agent that may write anything: 0 where it is none."""
+    """A count as written by an agent that may write anything: 0 where it is not a count."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0.0
     # an int too large for a float is no count either

@@ -65,7 +65,7 @@ class _Budget:
         self.left = size
 
     def text(self, data: bytes) -> str:
-        """The text of ``data``, counted. A torn character at the end is no error."""
+        """The text of ``data``, counted. A torn character at the end is not an error."""
         self.left -= len(data)
         if self.left < 0:
             raise TranscriptUnreadable(

@@ -1,0 +1,58 @@
+"""What a run says of itself: its header, notes before the first task, hints at its end."""
+
+from __future__ import annotations
+
+from pytest_pinchbench.session.run import Run
+
+
+def header(run: Run) -> list[str]:
+    settings, recipe = run.settings, run.settings.recipe
+    image = f", image {recipe.image}" if recipe.image else ""
+    lines = [f"pinchbench: model {run.model_id}, environment {recipe.environment}{image}"]
+    if settings.judge is not None:
+        lines.append(f"pinchbench: judge {settings.judge.id}")
+    if run.directory is not None:
+        lines.append(f"pinchbench: results in {run.short(run.directory)}")
+    return [run.redactor.text(line) for line in lines]
+
+
+def notes(run: Run) -> list[str]:
+    """Return what the user should know before the first task."""
+    lines = [
+        *run.settings.warnings,
+        *run.mode.notes(run.selected, run.short),
+        *_judge_missing(run),
+    ]
+    return [run.redactor.text(line) for line in lines]
+
+
+def hints(run: Run) -> list[str]:
+    """Return how to go on with a run that has no official mean."""
+    assert run.directory is not None
+    where = run.short(run.directory)
+    lines = [f"To go on    the same command with --pinchbench-resume {where}"]
+    if run.directory.has_ended("sanity"):
+        lines.append(f"{'':12}--pinchbench-keep-going, or the sanity task stops it again")
+    return lines
+
+
+def _judge_missing(run: Run) -> list[str]:
+    judge = run.settings.judge
+    if judge is not None and judge.base_url is not None:
+        return []
+    tasks = run.suites.tasks()
+    selected = {task_id for task_id, _ in run.selected}
+    judged = [
+        task_id
+        for task_id in selected
+        if task_id in tasks and tasks[task_id].grading_type != "automated"
+    ]
+    if not judged:
+        return []
+    return [
+        f"{len(judged)} of {len(selected)} tasks need a judge, "
+        f"and no judge endpoint is configured: they will be invalid, and the run will have "
+        f"no official mean. Set --pinchbench-judge-model and --pinchbench-judge-base-url "
+        f"(or JUDGE_MODEL_NAME and JUDGE_MODEL_BASE_URL), or choose "
+        f"--pinchbench-suite automated-only."
+    ]

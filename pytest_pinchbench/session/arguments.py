@@ -1,0 +1,65 @@
+"""The paths and node ids of the command line, pointed at suites."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_pinchbench.issues import SuiteError
+from pytest_pinchbench.session.run import Run
+from pytest_pinchbench.suite.load import holds_task_files, is_suite_folder, resolve_skill_dir
+
+
+def find_arguments(run: Run) -> None:
+    """Replace pytest's arguments by paths of task files, and load their suites.
+
+    Without a path on the command line, the argument is the ``tasks`` folder of the suite. A
+    node id is looked for from the rootdir and from the suite, wherever the suite lies. Raises
+    ``PinchBenchError``.
+    """
+    config = run.config
+    if _names_a_path(config):
+        config.args = [_find_argument(argument, run) for argument in config.args]
+    else:
+        config.args = [str(_skill_dir(run) / "tasks")]
+    for argument in config.args:
+        for root in _suites_at(config.invocation_params.dir / argument.partition("::")[0]):
+            run.suites.selected(root)
+
+
+def _names_a_path(config: pytest.Config) -> bool:
+    """Return whether the command line does; a path in ``addopts`` names the project's tests."""
+    given = config.invocation_params.args
+    return config.args_source is pytest.Config.ArgsSource.ARGS and (
+        any(argument in given for argument in config.args)
+        or any(str(argument).startswith("@") for argument in given)  # a file of arguments
+    )
+
+
+def _find_argument(argument: str, run: Run) -> str:
+    path, *rest = argument.split("::")
+    if (run.config.invocation_params.dir / path).exists():
+        return argument
+    # as it is printed: from the rootdir, or from wherever the suite lies
+    found = run.config.rootpath / path
+    if not found.exists():
+        found = _skill_dir(run) / path
+    return "::".join([str(found), *rest]) if found.exists() else argument
+
+
+def _skill_dir(run: Run) -> Path:
+    return resolve_skill_dir(run.settings, run.say)
+
+
+def _suites_at(path: Path) -> Iterator[Path]:
+    """Yield the root of the suite that an argument's path leads to, if to any."""
+    folder = path if path.is_dir() else path.parent
+    suites = [one for one in (folder, folder / "tasks") if is_suite_folder(one)]
+    if not suites and holds_task_files(folder):
+        raise SuiteError(
+            f"{folder} holds task files, but is not called tasks: a task is run from the "
+            "folder tasks of a suite, with its files in assets beside that"
+        )
+    yield from (suite.parent for suite in suites)

@@ -1,0 +1,27 @@
+"""Node ids of tasks: ``tasks/task_01_calendar.md::task_01_calendar``, ``[2]`` for attempt 2."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_NODE_ID = re.compile(r"::(?P<task>[^:\[]+)(?:\[(?P<attempt>\d+)\])?$")
+
+
+def parse_node_id(node_id: str) -> tuple[str, int] | None:
+    """Return (task id, attempt) of an item's node id, None for another item's."""
+    match = _NODE_ID.search(node_id)
+    return (match["task"], int(match["attempt"] or 1)) if match else None
+
+
+def file_id(task_file: Path, rootdir: Path, skill_dir: Path | None) -> str:
+    """Return a task file's node id, short and the same on every machine.
+
+    ``tasks/...`` in the run's own suite and in a suite outside the rootdir; below the rootdir
+    the path from there, as for any test file.
+    """
+    root = task_file.parent.parent
+    own = skill_dir is not None and skill_dir.resolve() == root.resolve()
+    if not own and task_file.is_relative_to(rootdir):
+        return task_file.relative_to(rootdir).as_posix()
+    return f"{task_file.parent.name}/{task_file.name}"

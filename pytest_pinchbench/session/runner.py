@@ -1,0 +1,167 @@
+"""Running items' attempts: once a run the checks, before each attempt the budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from pytest_pinchbench.attempt.context import AttemptContext
+from pytest_pinchbench.attempt.grading import check_endpoint
+from pytest_pinchbench.attempt.tries import backoff
+from pytest_pinchbench.environments import Sandbox
+from pytest_pinchbench.issues import EndpointUnusable, RunAborted, SanityFailed
+from pytest_pinchbench.reports import formats
+from pytest_pinchbench.results.files import safe_name
+from pytest_pinchbench.results.records import Record, cost_of, user_properties
+from pytest_pinchbench.session.items import TaskItem
+from pytest_pinchbench.session.run import Run
+from pytest_pinchbench.settings import ModelSpec
+from pytest_pinchbench.suite.task_file import Task
+
+
+class Runner:
+    """Runs attempts with what all attempts of the run share, in one process."""
+
+    def __init__(self, run: Run, session: pytest.Session, context: AttemptContext) -> None:
+        assert run.directory is not None
+        self._run = run
+        self._directory = run.directory
+        self._session = session
+        self._context = replace(context, before_agent=self._check_endpoints)
+
+    def record(self, item: TaskItem, task: Task) -> Record:
+        """Return the record of an item's attempt, which is made unless there is a valid one.
+
+        An error that no attempt could survive (no daemon, no agent, a wrong key) stops the
+        session, and fails or skips the item.
+        """
+        record = self._valid_record(*item.key) or self._attempt_after_checks(item, task)
+        item.user_properties += user_properties(record)
+        return record
+
+    def _valid_record(self, task_id: str, attempt: int) -> Record | None:
+        record = self._directory.read(task_id, attempt)
+        return None if record is None or record["metrics"]["score"] is None else record
+
+    def _attempt_after_checks(self, item: TaskItem, task: Task) -> Record:
+        end: Callable[[], Any]  # pytest's own, called where no exception of ours is its context
+        try:
+            self._directory.run_once("environment", self._context.environment.prepare)
+            self._check_sanity()
+            record = self._valid_record(*item.key)
+            if record is None:
+                self._enforce_budget()
+                record = self._attempt(task, item.attempt)
+                self._warn_without_price(record)
+            return record
+        except SanityFailed as error:
+            self._session.shouldstop = why = self._run.redactor.text(str(error))
+            record = self._directory.read(*item.key)
+            if record is not None:
+                return record
+            end = partial(pytest.skip, why)
+        except RunAborted as error:
+            self._session.shouldstop = "no task can run like this; see the error above"
+            end = partial(pytest.fail, self._run.redactor.text(str(error)), pytrace=False)
+        end()
+        raise AssertionError("pytest has skipped or failed the item by now")
+
+    def _attempt(self, task: Task, attempt: int) -> Record:
+        return self._run.mode.attempt(task, attempt, self._directory, self._context)
+
+    # -- the sanity task ----------------------------------------------------------------
+
+    def _check_sanity(self) -> None:
+        sanity = next((item for item in _task_items(self._session) if item.is_sanity), None)
+        alone = len(_task_items(self._session)) == 1  # and so nothing to keep from starting
+        if sanity is not None and not alone and not self._context.settings.keep_going:
+            self._directory.run_once("sanity", partial(self._run_sanity, sanity))
+
+    def _run_sanity(self, item: TaskItem) -> None:
+        """Run the sanity task. Raises ``SanityFailed`` if it scores nothing."""
+        task = item.pinchbench_task
+        record = self._valid_record(*item.key) or self._attempt(task, item.attempt)
+        if not record["metrics"]["score"]:
+            outcome = "scored 0" if record["status"] == "scored" else "is invalid"
+            raise SanityFailed(
+                f"the sanity task {task.id} {outcome}: nothing else is started "
+                f"(--pinchbench-keep-going runs the rest all the same)"
+            )
+
+    # -- the budget ---------------------------------------------------------------------
+
+    def _enforce_budget(self) -> None:
+        """Skip the item, and stop the session, once the cost reaches the budget."""
+        budget = self._run.settings.budget_usd
+        if budget is None:
+            return
+        agent = self._run.mode.agent_runs
+        spent = sum(cost_of(record, agent=agent) for record in self._directory.records())
+        if spent >= budget:
+            message = (
+                f"the budget of ${formats.mark(budget)} is used up: {formats.usd(spent)} spent"
+            )
+            self._session.shouldstop = message
+            pytest.skip(message)
+
+    def _warn_without_price(self, record: Record) -> None:
+        """Say once that a budget without a price is not a limit."""
+        run = self._run
+        if run.settings.budget_usd is None:
+            return
+        judge = run.settings.judge
+        spent = [(run.model_id, record["usage"])]
+        spent += [(judge.id, record["judge_usage"])] if judge and record["judge_usage"] else []
+        for model_id, usage in spent:
+            if usage["cost_usd"] is None and usage["request_count"]:
+                message = (
+                    f"no price is known for {model_id}: what it costs is not counted, and "
+                    f"--pinchbench-budget-usd does not stop the run for it"
+                )
+                name = f"price of {safe_name(model_id)}"
+                self._directory.run_once(name, partial(run.say, message))
+
+    # -- the endpoints ------------------------------------------------------------------
+
+    def _check_endpoints(self, sandbox: Sandbox) -> None:
+        """Send one tiny request to each endpoint, from inside the first sandbox of the run."""
+        settings, judge = self._context.settings, self._context.judge
+        if settings.model_check and self._run.mode.agent_runs:
+            model = replace(settings.model, params={})  # they are for OpenClaw
+            self._directory.run_once("model", lambda: self._check("model", sandbox, model))
+        if settings.judge_check and judge is not None and needs_judge(self._session.items):
+            self._directory.run_once("judge", lambda: self._check("judge", sandbox, judge))
+
+    def _check(self, role: str, sandbox: Sandbox, spec: ModelSpec) -> None:
+        """Raise ``EndpointUnusable`` for an endpoint that fails, a busy one after the retries."""
+        if spec.base_url is None:
+            return
+        inside = replace(spec, base_url=self._context.environment.url_inside(spec.base_url))
+        problem = check_endpoint(sandbox, inside)
+        for tried in range(self._context.settings.retries):
+            if problem is None or not problem.transient:
+                break
+            time.sleep(backoff(tried, problem.retry_after))
+            problem = check_endpoint(sandbox, inside)
+        if problem is None:
+            return
+        raise EndpointUnusable(
+            self._run.redactor.text(
+                f"the {role} {spec.id} at {spec.base_url} cannot be used: {problem.words}\n"
+                f"No agent has run. --pinchbench-{role}-check=no starts without this request."
+            )
+        )
+
+
+def needs_judge(items: Iterable[pytest.Item]) -> bool:
+    tasks = (item.pinchbench_task for item in items if isinstance(item, TaskItem))
+    return any(task.grading_type != "automated" for task in tasks)
+
+
+def _task_items(session: pytest.Session) -> list[TaskItem]:
+    return [item for item in session.items if isinstance(item, TaskItem)]
