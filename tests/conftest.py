@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import suites
 import yaml  # noqa: F401
-from surroundings import foreign_variables
+from support import suites
+from support.surroundings import foreign_variables
 
 # Imported before pytester takes note of what is: a module that pytester throws out and that is
 # then imported once more exists twice, which parts written in C or Rust do not survive.
 import pytest_pinchbench.session.hooks  # noqa: F401
+
+with contextlib.suppress(ImportError):
+    # its plugin imports this at the end of each run: two seconds for every run in this process
+    import hypothesis.internal.observability  # noqa: F401
 
 REQUIRED = frozenset(os.environ.get("PINCHBENCH_TESTS_REQUIRE", "").split(","))
 
@@ -52,7 +57,7 @@ CONFTEST = """
     import pytest
 
     sys.path.insert(0, {here!r})
-    from shell_agent import ShellAgent
+    from support.shell_agent import ShellAgent
 
     @pytest.fixture(scope="session")
     def pinchbench_harness():

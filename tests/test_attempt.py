@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from records import make_task
-from settings_of import settings_of
-from shell_agent import ShellAgent
+from support.records import make_task
+from support.settings_of import settings_of
+from support.shell_agent import ShellAgent
 
 from pytest_pinchbench.attempt import run_attempt
 from pytest_pinchbench.attempt.context import AttemptContext
@@ -40,7 +40,7 @@ class FailingEnvironment(LocalEnvironment):
                 sandbox.close()
             return real(argv, **options)
 
-        sandbox.exec = exec_until_lost
+        sandbox.exec = exec_until_lost  # type: ignore[method-assign]
         return sandbox
 
 

@@ -23,7 +23,7 @@ import sys
 import pytest
 
 sys.path.insert(0, {str(ROOT / "tests")!r})
-from shell_agent import ShellAgent
+from support.shell_agent import ShellAgent
 
 @pytest.fixture(scope="session")
 def pinchbench_harness():

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import suites
+from support import suites
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -42,7 +42,7 @@ REPLACEMENTS = {
     r'"[0-9a-f]{64}"': '"DIGEST"',
     # this machine and its versions
     r' hostname="[^"]*"': ' hostname="HOST"',
-    r'("(pytest-pinchbench|pytest|python)": ")[^"]*': r"\1VERSION",
+    r'("(pytest-pinchbench|pytest|python|sandbox.python|sandbox.user)": ")[^"]*': r"\1VERSION",
     r"(\| Versions \|).*": r"\1 VERSIONS |",
     r"-+ (generated xml file: ).* -+": r"-- \1FILE --",
 }

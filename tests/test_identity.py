@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records import result
-from settings_of import settings_of
-from suites import write_suite
+from support.records import result
+from support.settings_of import settings_of
+from support.suites import write_suite
 
 from pytest_pinchbench import options
 from pytest_pinchbench.issues import PinchBenchError
@@ -93,7 +93,10 @@ OTHER = {
 """For every option a value that is not its default."""
 
 SHOWN = {
-    "env": {"env", "image", "recipe.openclaw_install", "recipe.options.network"},
+    "env": {
+        *("env", "image", "recipe.openclaw_install"),
+        *("recipe.options.network", "recipe.options.memory", "recipe.options.pids_limit"),
+    },
     "recipe": {"recipe.options.memory"},
     "params": {"timeout_multiplier"},
     "config": {"max_tokens"},
@@ -110,7 +113,8 @@ def settings_with(pytester: pytest.Pytester) -> Callable[..., Settings]:
         "execution: {}\nharnesses: {openclaw: {max_tokens: 7}}"
     )
     recipe = (Path(__file__).parents[1] / "recipes" / "docker.yaml").read_text(encoding="utf-8")
-    (pytester.path / "other-recipe.yaml").write_text(f"{recipe}\n  memory: 4g\n  max_open: 2\n")
+    recipe = recipe.replace("memory: 4g", "memory: 7g")
+    (pytester.path / "other-recipe.yaml").write_text(f"{recipe}\n  max_open: 2\n")
 
     def settings(**changes: str) -> Settings:
         given = {**BASE, **changes}
@@ -135,7 +139,7 @@ def identity_with(
     return identity
 
 
-def run_json(identity: dict[str, Any]) -> dict[str, Any]:
+def run_json(identity: dict[str, Any]) -> Any:
     return {
         "run_id": "r",
         "started_at": "2026-02-17T10:00:00.000+00:00",
@@ -259,3 +263,55 @@ def test_what_another_harness_is_given_counts(
         return identity_with(config="other.yaml", harness="mine")
 
     assert changed(identity(1), identity(2)) == {"harness_settings.level"}
+
+
+FACTS = {
+    "sandbox.agent": "2026.9.6",
+    "sandbox.image": "sha256:1",
+    "sandbox.python": "3.11.7",
+    "sandbox.user": "root",
+}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "refused", "noted"),
+    [
+        ({}, {}, None, None),
+        ({}, {"sandbox.agent": "2026.3.22"}, "sandbox.agent", "sandbox.agent"),
+        ({}, {"sandbox.python": "3.8.1"}, "sandbox.python", "sandbox.python"),
+        ({}, {"sandbox.user": "user"}, "sandbox.user", "sandbox.user"),
+        ({}, {"sandbox.image": "sha256:2"}, "sandbox.image", "sandbox.image"),
+        ({}, {"sandbox.image": "local sha256:3"}, "sandbox.image", "sandbox.image"),
+        # images that two jobs of a CI system have built
+        (
+            {"sandbox.image": "local sha256:3"},
+            {"sandbox.image": "local sha256:4"},
+            None,
+            "sandbox.image",
+        ),
+        (
+            {"sandbox.image": "local sha256:3", "sandbox.python": "3.8.1"},
+            {"sandbox.image": "local sha256:4"},
+            "sandbox.python",
+            "sandbox.python",
+        ),
+        # another name of the same image
+        ({"image": "pb:1"}, {"image": "mirror/pb:1"}, None, None),
+        ({"image": "pb:1", "sandbox.image": None}, {"image": "pb:2"}, "image", "image"),
+        # a run that ended before its first sandbox
+        ({}, dict.fromkeys(FACTS), None, None),
+    ],
+)
+def test_what_is_known_in_the_sandbox_only_counts_once_it_is_known(
+    old: dict[str, Any], new: dict[str, Any], refused: str | None, noted: str | None, tmp_path: Path
+) -> None:
+    runs = [{"model": "m", **FACTS, **old}, {"model": "m", **FACTS, **new}]
+    try:
+        check_same_experiment("resume R", *map(run_json, runs))
+        message = ""
+    except PinchBenchError as error:
+        message = str(error)
+    assert (f"\n  {refused}: " in message) if refused else not message
+    paths = [write_run(tmp_path / str(n), run, "task_a") for n, run in enumerate(runs)]
+    notes = "\n".join(compare(*map(read_summary, paths)).notes)
+    assert (f"the runs differ in {noted}: " in notes) if noted else not notes

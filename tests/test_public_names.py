@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from records import result
+from support.records import result
 
 import pytest_pinchbench
 from pytest_pinchbench.results.run_directory import RunDirectory

@@ -17,7 +17,7 @@ from pytest_pinchbench.settings.recipes import (
     recipe_names,
 )
 
-NAMES = ["daytona", "docker", "local", "modal"]
+NAMES = ["bubblewrap", "daytona", "docker", "docker-hardened", "local", "modal"]
 IMAGE = "ailabdocker/ac-openclaw:pinchbench-v1"
 
 
@@ -49,10 +49,10 @@ def test_there_is_a_recipe_for_every_kind() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recipe_is_for_the_kind_it_is_called_after(name: str) -> None:
     recipe = load_recipe(name)
-    assert (recipe.name, recipe.environment) == (name, name)
+    assert (recipe.name, recipe.environment) == (name, name.partition("-")[0])
 
 
-@pytest.mark.parametrize("name", ["daytona", "docker", "modal"])
+@pytest.mark.parametrize("name", ["daytona", "docker", "docker-hardened", "modal"])
 def test_every_remote_sandbox_has_the_image_and_the_workspace_root(name: str) -> None:
     recipe = load_recipe(name)
     assert (recipe.image, recipe.workspace_root) == (IMAGE, "/workspace")
@@ -75,7 +75,7 @@ def test_every_line_that_a_recipe_offers_can_be_switched_on(
     offered = set(re.findall(r"(?m)^  (?:# )?(\w+):", text))
     assert set(recipe.options) == offered
     setup = EnvironmentSetup(recipe=recipe, run_id="x", data_dir=tmp_path)
-    assert find_environment(name)(setup).kind == name
+    assert find_environment(recipe.environment)(setup).kind == recipe.environment
 
 
 # -- a recipe of one's own --------------------------------------------------------------------

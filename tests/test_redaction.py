@@ -56,7 +56,7 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "HEXADECIMAL": lambda key: key.encode().hex().upper(),
     "reversed": lambda key: key[::-1],
     **{
-        f"base64 after {offset} bytes": lambda key, offset=offset: base64.b64encode(
+        f"base64 after {offset} bytes": lambda key, offset=offset: base64.b64encode(  # type: ignore[misc]
             b"k=:"[:offset] + key.encode() + b"\n"
         ).decode()
         for offset in range(4)

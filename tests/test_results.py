@@ -7,9 +7,10 @@ import os
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
-from records import make_run, record, result
+from support.records import make_run, record, result
 
 from pytest_pinchbench.attempt.kept_work import WorkMissing, kept_work, previous_attempts
 from pytest_pinchbench.harnesses import Usage, sum_usage
@@ -191,7 +192,7 @@ def test_a_key_that_is_a_word_of_ours_damages_no_record(tmp_path, word):
 
 
 def test_whatever_an_agent_put_into_its_arguments_is_kept(tmp_path):
-    deep = {"x": 1}
+    deep: dict[str, Any] = {"x": 1}
     for _ in range(5000):
         deep = {"deep": deep}
     odd = {"nan": float("nan"), "infinite": float("-inf"), "huge": 10**5000, "deep": deep}
@@ -227,8 +228,9 @@ def test_work_that_is_not_whole_says_what_is_missing(tmp_path):
     (directory.attempt_dir("task_a", 1) / "transcript.jsonl").unlink()
     with pytest.raises(WorkMissing, match=r"task_a/attempt-1 is damaged: .*transcript\.jsonl"):
         kept_work(directory, record)
+    part: Any = {"task_id": "task_a", "attempt": 1, "grading_type": "automated"}
     with pytest.raises(WorkMissing, match="is damaged: KeyError: 'artifacts'"):
-        kept_work(directory, {"task_id": "task_a", "attempt": 1, "grading_type": "automated"})
+        kept_work(directory, part)
 
 
 def test_the_tries_of_a_resumed_attempt_are_counted_once():

@@ -7,6 +7,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
+import shutil
 import signal
 import sys
 import textwrap
@@ -14,9 +16,9 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from outcomes import assert_no_traceback
-from suites import task_text
-from waiting import wait_until
+from support.outcomes import assert_no_traceback
+from support.suites import task_text
+from support.waiting import wait_until
 
 GOOD = "echo yes > made.txt; echo done"
 HALF = "echo no > made.txt; echo done"
@@ -213,14 +215,16 @@ def test_a_retry_gets_a_fresh_sandbox_and_every_try_is_counted(pytester, project
     assert record["retried"][0]["issues"][0]["code"] == "agent_exit"
 
 
-def test_a_missing_asset_costs_only_its_own_task(pytester, project, run):
+def test_a_missing_asset_is_known_before_anything_is_paid(pytester, project, run):
     project(
         {"task_a": GOOD, "task_b": GOOD},
         task_b={"workspace_files": [{"source": "big.pdf", "dest": "big.pdf"}]},
     )
     result = run()
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*task_b needs *big.pdf*"])
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["*task_b.md:*: source 'big.pdf' cannot be copied: *"])
+    assert records(pytester) == {}
+    run("--pinchbench-suite", "task_a").assert_outcomes(passed=1)
 
 
 @pytest.mark.slow
@@ -406,6 +410,36 @@ def test_a_bare_resume_goes_on_with_every_attempt_and_task_that_was_selected(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "chosen", [("-k", "task_b"), ("-m", "odd"), ("{suite}/tasks/task_b.md",), ("elsewhere",)]
+)
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_a_resume_goes_on_with_the_tasks_that_were_chosen(pytester, project, run, chosen, workers):
+    mended = f"test -e {pytester.path}/mended || exit 1; {GOOD}"
+    suite = project(dict.fromkeys(("task_a", "task_b"), mended), task_b={"category": "odd"})
+    if chosen == ("elsewhere",):
+        shutil.copytree(suite, pytester.path / "elsewhere")
+        (pytester.path / "elsewhere" / "tasks" / "task_a.md").unlink()
+        chosen = ("elsewhere/tasks",)
+    run(*(part.format(suite=suite) for part in chosen), *workers).assert_outcomes(
+        errors=1, deselected=int(chosen[0].startswith("-") and not workers)
+    )
+    (pytester.path / "mended").touch()
+    resumed = ("--pinchbench-resume=latest", *workers)
+    result = run(*resumed)
+    assert result.parseoutcomes().get("passed") == 1
+    result.stdout.fnmatch_lines(["task_b *1.000*", "Mean score  1.000*"])
+    assert "task_a" not in result.stdout.str()
+    result = run(*resumed, "--pinchbench-attempts=2")
+    assert result.parseoutcomes().get("passed") == 2
+    result = run(*resumed, "--pinchbench-suite=all", str(suite))
+    if chosen == ("elsewhere/tasks",):
+        result.stderr.fnmatch_lines(["*cannot resume *: settings differ:", "  suite: *"])
+    else:
+        result.stdout.fnmatch_lines(["task_a* 1.000*"])
+
+
+@pytest.mark.slow
 def test_a_resume_that_leaves_an_attempt_without_result_is_no_success(pytester, project, run):
     broken = f"test -e {pytester.path}/mended || exit 1; {GOOD}"
     project({"task_a": broken, "task_b": broken})
@@ -519,6 +553,31 @@ def test_a_resume_with_another_recipe_or_a_search_key_is_refused(pytester, proje
 
 
 @pytest.mark.slow
+def test_a_resume_with_another_release_of_the_agent_is_refused_before_it_is_paid(
+    pytester, project, run
+):
+    log = pytester.path / "ran.log"
+    project({"task_a": GOOD, "task_b": f"echo x >> {log}; exit 1"})
+    run()
+    (path,) = pytester.path.rglob("run.json")
+    facts = json.loads(path.read_text())["identity"]
+    assert (facts["sandbox.agent"], facts["sandbox.image"]) == ("1.0", None)
+    assert facts["sandbox.python"] == platform.python_version()
+    conftest = pytester.path / "conftest.py"
+    other = conftest.read_text().replace("return ShellAgent", "return OtherRelease")
+    conftest.write_text(
+        f"{other}\n\nfrom shell_agent import ShellAgent\n\n\nclass OtherRelease(ShellAgent):\n"
+        "    def version(self, sandbox):\n        return '2.0'\n"
+    )
+    for workers in ((), ("-n", "1")):
+        result = run("--pinchbench-resume=latest", *workers)
+        result.stdout.fnmatch_lines(
+            ["*cannot go on with *: settings differ:*", '*sandbox.agent: "1.0" there, "2.0" here*']
+        )
+        assert log.read_text() == "x\n"
+
+
+@pytest.mark.slow
 def test_a_regrade_grades_kept_work_with_todays_checks_and_runs_no_agent(pytester, project, run):
     log = pytester.path / "ran.log"
     root = project({"task_a": f"echo x >> {log}; {HALF}", "task_b": f"{GOOD}; exit 1"})
@@ -602,7 +661,9 @@ def test_a_merge_is_gated_as_one_run(pytester, project, run):
     two = (f"--pinchbench-merge={whole}", f"--pinchbench-merge={half}")
     result = merged(*two, "--pinchbench-fail-under=0.75")
     assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["Gate        met: mean 0.750 of 2 of the 3 tasks of skill, required 0.75"])
+    result.stdout.fnmatch_lines(
+        ["Gate        met: mean 0.750 of 2 of the 3 tasks of skill, required 0.75"]
+    )
     assert merged(*two, "--pinchbench-fail-under=0.76").ret == pytest.ExitCode.TESTS_FAILED
     result = merged(*two, f"--pinchbench-merge={broken}", "--pinchbench-fail-under=0.1")
     assert result.ret == pytest.ExitCode.TESTS_FAILED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from records import make_grade, make_run, record
+from support.records import make_grade, make_run, record
 
 from pytest_pinchbench.harnesses import Usage
 from pytest_pinchbench.issues import Issue

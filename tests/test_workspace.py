@@ -8,7 +8,7 @@ import tarfile
 from pathlib import PurePosixPath
 
 import pytest
-from records import make_task
+from support.records import make_task
 
 from pytest_pinchbench.attempt.workspace import (
     AssetMissing,

@@ -29,6 +29,9 @@ class CommandHarness:
     def prepare(self, environment: Environment) -> None:
         """The program is in the image already."""
 
+    def version(self, sandbox: Sandbox) -> str:
+        return "1.0"
+
     def files(self, sandbox: Sandbox, task: Task, workspace: str) -> Mapping[str, bytes]:
         return {}
 

@@ -72,8 +72,11 @@ def task_files(task: Task) -> dict[str, bytes]:
 _ARCHIVE = """
 import gzip, os, sys, tarfile
 root, limit = sys.argv[1], int(sys.argv[2])
-total = 0
-for folder, _, names in os.walk(root):
+total = entries = 0
+for folder, folders, names in os.walk(root):
+    entries += len(folders) + len(names)
+    if entries > 200000:
+        sys.exit(4)
     for name in names:
         info = os.lstat(os.path.join(folder, name))
         total += info.st_size
@@ -115,11 +118,13 @@ def archive_workspace(
     """
     argv = [sandbox.python, "-I", "-S", "-c", _ARCHIVE, workspace.path, str(ARCHIVE_LIMIT)]
     try:
-        done = sandbox.exec(argv, timeout=120)
+        done = sandbox.exec(argv, timeout=120, output_limit=2 * ARCHIVE_LIMIT)
     except SandboxFailure as error:
         return None, _not_kept(str(error))
     if done.exit_code == 3:
         return None, _not_kept(f"it holds more than {ARCHIVE_LIMIT // 1_000_000} MB")
+    if done.exit_code == 4:
+        return None, _not_kept("it holds more than 200,000 files and folders")
     if done.exit_code != 0 or done.timed_out:
         return None, _not_kept(done.stderr.decode(errors="replace").strip()[-300:] or "timed out")
     if redactor.found_in(gzip.decompress(done.stdout)):

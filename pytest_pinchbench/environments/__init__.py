@@ -10,17 +10,24 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.kinds import load_kind
+
+OUTPUT_LIMIT = 20_000_000
+"""Bytes that are kept of an output stream of a command."""
+DOWNLOAD_LIMIT = 2_000_000_000
+"""Bytes that are taken out of a sandbox at once; a sparse file counts its size."""
 
 
 @dataclass(frozen=True)
 class ExecResult:
-    """What one command did: its streams apart and complete, in bytes.
+    """What one command did: its streams apart, in bytes; of a long one the end, and a note.
 
     ``exit_code`` is that of the command, ``-N`` when signal N ended it (as ``subprocess``
     has it). With ``timed_out`` the clock ended it, and every process it had started.
@@ -54,8 +61,11 @@ class Sandbox(Protocol):
         env: Mapping[str, str] | None = None,
         stdin: bytes = b"",
         timeout: float | None = None,
+        output_limit: int = OUTPUT_LIMIT,
     ) -> ExecResult:
         """Run a command; ``env`` is added to the sandbox's own variables.
+
+        Of each output stream the last ``output_limit`` bytes are kept.
 
         At ``timeout`` seconds the command and every process it started, however detached,
         are killed, and the result says ``timed_out``. A command that is not there is exit
@@ -73,6 +83,9 @@ class Sandbox(Protocol):
     def stop_processes(self) -> None:
         """Kill every process that any ``exec`` of this sandbox started and left running."""
 
+    def interrupt(self) -> None:
+        """Kill the command of an ``exec`` that another thread waits for; that then returns."""
+
     def write(self, files: Mapping[str, bytes | None]) -> None:
         """Write files, making their folders; None makes a folder.
 
@@ -85,10 +98,19 @@ class Sandbox(Protocol):
     def upload(self, local: Path, remote: str) -> None:
         """Copy a file or a folder in, to exactly ``remote``."""
 
-    def download(self, remote: str, local: Path) -> None:
+    def download(
+        self,
+        remote: str,
+        local: Path,
+        *,
+        only: Sequence[str] = (),
+        limit: int = DOWNLOAD_LIMIT,
+    ) -> None:
         """Copy a file or a folder out, to exactly ``local``; links stay links, never followed.
 
-        ``FileNotFoundError`` when there is nothing at ``remote``.
+        ``only`` names what is wanted below the folder ``remote``, as far as it is there.
+        ``FileNotFoundError`` when there is nothing at ``remote``, ``OutputTooLarge`` when more
+        than ``limit`` bytes are received.
         """
 
     def close(self) -> None:
@@ -118,6 +140,11 @@ class Environment(Protocol):
     def image_id(self) -> str:
         """What programs are in a fresh sandbox, as a key for caches: an image digest, or a name
         with the run's id, where another run may get other programs by it.
+        """
+
+    def image_digest(self) -> str | None:
+        """Return what identifies the image on other machines, too: its digest in a registry, or
+        ``local ID`` for an image that is in no registry; None where that is not known.
         """
 
     def shared_folder(self, name: str) -> SharedFolder | None:
@@ -186,7 +213,17 @@ class Recipe:
 
 
 def find_environment(kind: str) -> Callable[[EnvironmentSetup], Environment]:
-    """Return the factory of a kind. Raises ``SettingsError`` for an unknown kind."""
+    """Return the factory of a kind.
+
+    Raises ``SettingsError`` for an unknown kind, and on a system that cannot have it.
+    """
+    if sys.platform == "win32":
+        raise SettingsError("cannot run tasks on Windows: use WSL 2, where this is Linux.")
+    if kind == "local" and sys.platform != "linux":
+        raise SettingsError(
+            "cannot make local sandboxes on this system: processes are followed as Linux shows "
+            "them. Use --pinchbench-env docker."
+        )
     factory: Callable[[EnvironmentSetup], Environment] = load_kind("environments", kind)
     return factory
 

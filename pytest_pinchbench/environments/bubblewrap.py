@@ -28,7 +28,7 @@ from pytest_pinchbench.environments.local import PASSED_ON, converse, programs_i
 from pytest_pinchbench.environments.recipe_options import read_options
 from pytest_pinchbench.environments.run_folders import RunFolders, remove
 from pytest_pinchbench.environments.sandbox import GRACE, Exchange, ExecSandbox
-from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure, SettingsError
+from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure
 from pytest_pinchbench.readers import choice, texts
 
 WORKSPACE = "/workspace"
@@ -89,12 +89,6 @@ class BubblewrapEnvironment:
         self._shown = tuple(os.path.expanduser(path) for path in options.get("read_only", ()))
         self._setup = setup
         self._folders = RunFolders(None)
-        for path in self._shown:
-            if not os.path.isabs(path) or not os.path.exists(path):
-                raise SettingsError(
-                    f"recipe {setup.recipe.name}: cannot show {path} in the sandbox: it is not "
-                    "an absolute path of this machine. Correct options.read_only."
-                )
 
     def prepare(self) -> None:
         if reason := why_unusable():
@@ -102,6 +96,12 @@ class BubblewrapEnvironment:
                 f"cannot open a bubblewrap sandbox: {reason}. Choose --pinchbench-env docker, or "
                 "--pinchbench-env local, in which the agent acts as you."
             )
+        for path in self._shown:
+            if not os.path.isabs(path) or not os.path.exists(path):
+                raise EnvironmentUnavailable(
+                    f"recipe {self._setup.recipe.name}: cannot show {path} in the sandbox: it is "
+                    "not an absolute path of this machine. Correct options.read_only."
+                )
         self._folders.remove_of_dead_runs()
 
     def open(self, name: str, *, labels: Mapping[str, str], lifetime: float) -> BubblewrapSandbox:
@@ -113,6 +113,9 @@ class BubblewrapEnvironment:
 
     def image_id(self) -> str:
         return programs_id(self.kind)
+
+    def image_digest(self) -> None:
+        return None  # the programs are those of this machine
 
     def shared_folder(self, name: str) -> SharedFolder:
         folder = self._caches() / name
@@ -229,7 +232,7 @@ class BubblewrapSandbox(ExecSandbox):
         self._namespace: _Namespace | None = None
         self.workspace_root = setup.recipe.workspace_root or WORKSPACE
         self.private_root = PRIVATE + folder.name
-        self.python = sys.executable
+        self.python = os.path.abspath(sys.executable)  # "../venv/bin/python" leads nowhere inside
 
     def _talk(self, exchange: Exchange, as_root: bool) -> None:
         (stdin, feed), (stdout, out), (stderr, err) = os.pipe(), os.pipe(), os.pipe()
@@ -286,7 +289,7 @@ class _Namespace:
         self._name = name
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         source = files("pytest_pinchbench.environments.inside").joinpath("init.py").read_text()
-        first = [sys.executable, "-I", "-S", "-c", source, str(theirs.fileno())]
+        first = [os.path.abspath(sys.executable), "-I", "-S", "-c", source, str(theirs.fileno())]
         with theirs:
             self._process = subprocess.Popen(
                 ["bwrap", *arguments, "--", *first],

@@ -128,6 +128,9 @@ class CloudEnvironment(ABC):
         # what a tag or a snapshot stands for is known for this run only
         return image if "@sha256:" in image else f"{image} in run {self._setup.run_id}"
 
+    def image_digest(self) -> str | None:
+        return self._image().partition("@")[2] or None
+
     def _image(self) -> str:
         recipe = self._setup.recipe
         if recipe.image is None:

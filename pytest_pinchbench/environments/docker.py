@@ -40,11 +40,16 @@ SHARED = "/opt/pinchbench"
 KEPT_LIFETIME = 30 * 24 * 3600.0
 """Seconds for which a kept container runs."""
 
-# Process 1: buries orphans, and ends with the lifetime, so that a killed run leaves nothing.
-# Only from outside can it be told to stop (such a sender has no id in here): an agent that
-# runs `pkill python3` does not take its own container down.
+# Process 1 reaps orphans, and ends with the lifetime, so that a killed run leaves nothing.
+# Only a signal from outside stops it (such a sender has no id in here): an agent that runs
+# `pkill python3` does not take its own container down. It is not dumpable: /proc/1/mem is closed
+# to an agent of the same user.
 _PROCESS_1 = """\
 import os,signal,sys,time
+try:
+ import ctypes
+ ctypes.CDLL(None).prctl(4,0,0,0,0)
+except Exception:pass
 end=time.monotonic()+float(sys.argv[1])
 signals={signal.SIGCHLD,signal.SIGTERM}
 signal.pthread_sigmask(signal.SIG_BLOCK,signals)
@@ -97,6 +102,9 @@ class DockerEnvironment:
 
     def image_id(self) -> str:
         return self._image
+
+    def image_digest(self) -> str:
+        return self._engine.image_digest(self._image)
 
     def shared_folder(self, name: str) -> SharedFolder | None:
         if self._shared is None:
@@ -237,6 +245,8 @@ class DockerEnvironment:
                 mounts=shared,
                 shm_size=options.shm_size,
                 runtime=options.runtime,
+                cap_drop=list(options.cap_drop) or None,
+                security_opt=list(options.security_opt) or None,
             )
         )
 

@@ -128,6 +128,13 @@ class Engine:
         with self.translated(f"image {name}", EnvironmentUnavailable):
             return self._inspect(name)
 
+    def image_digest(self, image: str) -> str:
+        """Return the image's digest in a registry, or ``local ID`` without one."""
+        with self.translated(f"image {image}", EnvironmentUnavailable):
+            found: dict[str, Any] = self.api.inspect_image(image)  # type: ignore[no-untyped-call]
+        digests = sorted(name.partition("@")[2] for name in found.get("RepoDigests") or ())
+        return digests[0] if digests else f"local {found['Id']}"
+
     def _inspect(self, image: str) -> str:
         found: dict[str, Any] = self.api.inspect_image(image)  # type: ignore[no-untyped-call]
         return str(found["Id"])

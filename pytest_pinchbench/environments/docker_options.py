@@ -65,6 +65,8 @@ class DockerOptions:
     """``HOST_PATH_OR_VOLUME:PATH[:ro]``."""
     shm_size: str | None = None
     runtime: str | None = None
+    cap_drop: tuple[str, ...] = ()
+    security_opt: tuple[str, ...] = ()
     max_open: int | None = None
     opens_per_second: float | None = None
 
@@ -84,4 +86,6 @@ READERS: Mapping[str, Reader] = {
     "volumes": _volumes,
     "shm_size": _size,
     "runtime": text_or_number,
+    "cap_drop": texts,
+    "security_opt": texts,
 }

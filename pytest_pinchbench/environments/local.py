@@ -25,7 +25,7 @@ from pytest_pinchbench.environments import EnvironmentSetup
 from pytest_pinchbench.environments.inside import supervisor, transfer
 from pytest_pinchbench.environments.recipe_options import read_options
 from pytest_pinchbench.environments.run_folders import RunFolders, remove
-from pytest_pinchbench.environments.sandbox import GRACE, Exchange, ExecSandbox
+from pytest_pinchbench.environments.sandbox import GRACE, Exchange, ExecSandbox, Writer
 from pytest_pinchbench.issues import SandboxFailure, SettingsError
 
 PASSED_ON = (
@@ -74,6 +74,9 @@ class LocalEnvironment:
 
     def image_id(self) -> str:
         return programs_id(self.kind)
+
+    def image_digest(self) -> None:
+        return None  # the programs are those of this machine
 
     def shared_folder(self, name: str) -> None:
         return None
@@ -149,6 +152,9 @@ class LocalSandbox(ExecSandbox):
             raise SandboxFailure(f"{self.name}: the sandbox is closed")
         self._kill_everything()
 
+    def interrupt(self) -> None:
+        supervisor.stop(self._cookie, frozenset(process.pid for process in list(self._busy)))
+
     def _kill_everything(self) -> None:
         while self._staying:
             _end(self._staying.pop())
@@ -165,7 +171,7 @@ class LocalSandbox(ExecSandbox):
         arguments: list[str],
         *,
         stdin: IO[bytes] | None = None,
-        stdout: IO[bytes] | None = None,
+        stdout: Writer | None = None,
         as_root: bool = False,
     ) -> None:
         """The sandbox's files are this machine's: no need for a process."""

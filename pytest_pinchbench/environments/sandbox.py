@@ -22,14 +22,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
-from pytest_pinchbench.environments import ExecResult
+from pytest_pinchbench.environments import DOWNLOAD_LIMIT, OUTPUT_LIMIT, ExecResult
 from pytest_pinchbench.environments.inside import transfer
-from pytest_pinchbench.issues import SandboxFailure
+from pytest_pinchbench.issues import OutputTooLarge, SandboxFailure
 
 GRACE = 45.0
 """Seconds that a sandbox has for its answer beyond a command's own timeout."""
+READ_LIMIT = 200_000_000
+"""Bytes of one file that are read into memory."""
 TRANSFER_TIMEOUT = 900.0
 """Seconds for one move of files."""
 _IN_MEMORY = 1 << 24  # a bigger upload waits on this machine's disk
@@ -56,6 +58,48 @@ def file_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:40] or "sandbox"
 
 
+class Writer(Protocol):
+    def write(self, data: bytes, /) -> object: ...
+
+
+class Tail:
+    """Keeps the last ``limit`` bytes of what is written, and how many bytes went before."""
+
+    def __init__(self, limit: int) -> None:
+        self.data = bytearray()
+        self._limit = limit
+        self._cut = 0
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+        if len(self.data) > 2 * self._limit:  # seldom, since it moves what is kept
+            self._shorten()
+
+    def getvalue(self) -> bytes:
+        self._shorten()
+        note = f"[{self._cut} bytes left out]\n".encode() if self._cut else b""
+        return note + bytes(self.data)
+
+    def _shorten(self) -> None:
+        excess = max(0, len(self.data) - self._limit)
+        del self.data[:excess]
+        self._cut += excess
+
+
+class Bounded:
+    """Passes on at most ``limit`` bytes; one more is an ``OSError``."""
+
+    def __init__(self, target: Writer, limit: int) -> None:
+        self._target = target
+        self._limit = self._left = limit
+
+    def write(self, data: bytes) -> None:
+        self._left -= len(data)
+        if self._left < 0:
+            raise OutputTooLarge(f"more than {self._limit // 1_000_000} MB came out of a sandbox")
+        self._target.write(data)
+
+
 class Exchange:
     """One program's run, as seen from outside: what to send it, what it has answered so far.
 
@@ -69,7 +113,7 @@ class Exchange:
         python: str,
         header: Mapping[str, Any],
         stdin: IO[bytes],
-        stdout: IO[bytes],
+        stdout: Writer,
         patience: float | None,
     ) -> None:
         self._token = secrets.token_hex(16)
@@ -83,7 +127,7 @@ class Exchange:
         self._stdin = stdin
         self._stdout = stdout
         self._stdout_bytes = 0
-        self.stderr = bytearray()
+        self._stderr = Tail(OUTPUT_LIMIT)
         self.trailer: dict[str, Any] | None = None
 
     def request(self, size: int) -> bytes:
@@ -95,14 +139,19 @@ class Exchange:
         self._stdout_bytes += len(data)
 
     def add_stderr(self, data: bytes) -> None:
-        # the token can lie across the border of two pieces
-        look_from = max(0, len(self.stderr) - len(self._token) - 4096)
-        self.stderr += data
+        self._stderr.write(data)
         if self.trailer is None:
-            at = self.stderr.find(self._token.encode(), look_from)
-            if at >= 0 and self.stderr.endswith(b"\n"):
-                self.trailer = json.loads(self.stderr[at + len(self._token) :])
-                del self.stderr[at:]
+            said = self._stderr.data
+            # the token can lie across the border of two pieces
+            look_from = max(0, len(said) - len(data) - len(self._token) - 4096)
+            at = said.find(self._token.encode(), look_from)
+            if at >= 0 and said.endswith(b"\n"):
+                self.trailer = json.loads(said[at + len(self._token) :])
+                del said[at:]
+
+    @property
+    def stderr(self) -> bytes:
+        return self._stderr.getvalue()
 
     @property
     def finished(self) -> bool:
@@ -154,8 +203,9 @@ class ExecSandbox(ABC):
         env: Mapping[str, str] | None = None,
         stdin: bytes = b"",
         timeout: float | None = None,
+        output_limit: int = OUTPUT_LIMIT,
     ) -> ExecResult:
-        stdout = io.BytesIO()
+        stdout = Tail(output_limit)
         exchange = self._command(
             {"argv": list(argv), "cwd": cwd, "env": dict(env or {}), "timeout": timeout},
             io.BytesIO(stdin),
@@ -166,12 +216,15 @@ class ExecSandbox(ABC):
         return ExecResult(
             exit_code=trailer["exit_code"],
             stdout=stdout.getvalue(),
-            stderr=bytes(exchange.stderr),
+            stderr=exchange.stderr,
             timed_out=trailer["timed_out"],
             seconds=trailer["seconds"],
         )
 
     def stop_processes(self) -> None:
+        self._stop(self._cookie, as_root=False)
+
+    def interrupt(self) -> None:
         self._stop(self._cookie, as_root=False)
 
     def write(self, files: Mapping[str, bytes | None]) -> None:
@@ -187,18 +240,27 @@ class ExecSandbox(ABC):
 
     def read(self, path: str) -> bytes:
         content = io.BytesIO()
-        self._transfer(f"read {path}", "read_file", [path], stdout=content)
+        bounded = Bounded(content, READ_LIMIT)
+        self._transfer(f"read {path}", "read_file", [path], stdout=bounded)
         return content.getvalue()
 
     def upload(self, local: Path, remote: str) -> None:
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as packed:
             # resolved: a link given by name is followed, one inside a folder is not
-            transfer.pack(str(local.resolve()), packed, packed)
+            transfer.pack(str(local.resolve()), "[]", packed, packed)
             self._transfer(f"copy {local} to {remote}", "unpack", [remote], stdin=packed)
 
-    def download(self, remote: str, local: Path) -> None:
+    def download(
+        self,
+        remote: str,
+        local: Path,
+        *,
+        only: Sequence[str] = (),
+        limit: int = DOWNLOAD_LIMIT,
+    ) -> None:
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as packed:
-            self._transfer(f"copy {remote} out", "pack", [remote], stdout=packed)
+            bounded, arguments = Bounded(packed, limit), [remote, json.dumps(only)]
+            self._transfer(f"copy {remote} out", "pack", arguments, stdout=bounded)
             packed.seek(0)
             try:
                 transfer.unpack(str(local), packed, packed)
@@ -215,7 +277,7 @@ class ExecSandbox(ABC):
         arguments: list[str],
         *,
         stdin: IO[bytes] | None = None,
-        stdout: IO[bytes] | None = None,
+        stdout: Writer | None = None,
         as_root: bool = False,
     ) -> None:
         """Call a function of ``transfer.py`` in the sandbox."""
@@ -259,7 +321,7 @@ class ExecSandbox(ABC):
         self,
         header: dict[str, Any],
         stdin: IO[bytes],
-        stdout: IO[bytes],
+        stdout: Writer,
         as_root: bool = False,
     ) -> Exchange:
         timeout: float | None = header["timeout"]
@@ -280,7 +342,7 @@ class ExecSandbox(ABC):
         self,
         header: Mapping[str, Any],
         stdin: IO[bytes],
-        stdout: IO[bytes],
+        stdout: Writer,
         patience: float | None,
         as_root: bool,
     ) -> Exchange:

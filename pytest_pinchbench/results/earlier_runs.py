@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_pinchbench.issues import PinchBenchError
+from pytest_pinchbench.issues import OtherExperiment, PinchBenchError
 from pytest_pinchbench.results.files import has_shape, read_json, safe_name, write_json
 from pytest_pinchbench.results.identity import check_same_experiment
 from pytest_pinchbench.results.records import Record, RunDescription, iso_time
@@ -108,6 +108,20 @@ def refuse_damaged(path: Path) -> None:
         )
 
 
+def note_sandbox(path: Path, facts: Mapping[str, str | None]) -> None:
+    """Add a sandbox's facts to the identity in ``run.json``.
+
+    Raises ``OtherExperiment`` where they differ from what an earlier session of the run found.
+    """
+    run = read_run_json(path)
+    new: RunDescription = {**run, "identity": {**run["identity"], **facts}}
+    try:
+        check_same_experiment(f"go on with {path}", run, new)
+    except PinchBenchError as error:
+        raise OtherExperiment(str(error)) from None
+    write_json(path / "run.json", new)
+
+
 def merge_runs(paths: Sequence[Path], results_dir: Path) -> tuple[RunDirectory, list[Record]]:
     """Shards of one experiment, put together in a new run directory.
 
@@ -157,6 +171,9 @@ def merge_runs(paths: Sequence[Path], results_dir: Path) -> tuple[RunDirectory, 
             },
             "started_at": min(each["started_at"] for each in descriptions),
             "merged_at": iso_time(time.time()),
+            "arguments": list(
+                dict.fromkeys(path for each in descriptions for path in each.get("arguments", ()))
+            ),
             "merged_from": [str(path) for path in paths],
             "selected": list(selected.values()),
         },

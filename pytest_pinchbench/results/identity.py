@@ -15,8 +15,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_pinchbench.environments import Recipe
+from pytest_pinchbench.environments import Environment, Recipe, Sandbox
 from pytest_pinchbench.environments.recipe_options import LIMITS
+from pytest_pinchbench.harnesses import Harness
 from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.options import OPTIONS, Option
 from pytest_pinchbench.settings import Settings
@@ -35,6 +36,12 @@ GRADING = (
     *("suite", "grader"),
 )
 """Names in an identity that a grade depends on; the agent's work depends on the others."""
+
+
+_SANDBOX = "sandbox."
+_IMAGE = "sandbox.image"
+_ASK = "import os, platform; print(platform.python_version(), 'user' if os.getuid() else 'root')"
+_ASK_TIMEOUT_S = 60.0
 
 
 class Difference(NamedTuple):
@@ -64,16 +71,35 @@ def regraded(earlier: Identity, today: Identity) -> Identity:
     return {**earlier, **{name: today[name] for name in GRADING}}
 
 
+def sandbox_facts(
+    sandbox: Sandbox, environment: Environment, harness: Harness
+) -> dict[str, str | None]:
+    """Return what of an identity is known in a sandbox only. Raises as its methods do."""
+    asked = sandbox.exec([sandbox.python, "-I", "-S", "-c", _ASK], timeout=_ASK_TIMEOUT_S)
+    python, _, user = asked.stdout.decode(errors="replace").strip().partition(" ")
+    return {
+        "sandbox.agent": harness.version(sandbox),
+        "sandbox.image": environment.image_digest(),
+        "sandbox.python": python,
+        "sandbox.user": user,
+    }
+
+
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
     """Compare two identities, given the ``run.json`` or the summary of each run.
 
-    A name that one of them lacks differs unless its value is null.
+    A name that one of them lacks differs unless its value is null, or it is a fact about the
+    sandbox, which is not known yet. An image's digest, where it is known, decides instead of
+    the image's name.
     """
     was, now = old["identity"], new["identity"]
+    names = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+    known = {name for name in names if None not in (was.get(name), now.get(name))}
+    digests = None not in (was.get(_IMAGE), now.get(_IMAGE))
     return [
         Difference(name, _shown(name, old), _shown(name, new))
-        for name in {**was, **now}
-        if was.get(name) != now.get(name)
+        for name in names
+        if (name in known or not name.startswith(_SANDBOX)) and not (digests and name == "image")
     ]
 
 
@@ -83,8 +109,14 @@ def check_same_experiment(
     """Raise ``PinchBenchError`` that shows each difference between two identities.
 
     ``what`` completes "cannot ..."; ``regrade_hint`` is added where only the grading differs.
+    Images that were built locally may differ, where nothing else in the sandbox does: each job
+    of a CI system builds its own.
     """
     found = differences(old, new)
+    in_sandbox = [one for one in found if one.name.startswith(_SANDBOX)]
+    local = all(str(run["identity"].get(_IMAGE)).startswith("local ") for run in (old, new))
+    if local and [one.name for one in in_sandbox] == [_IMAGE]:
+        found.remove(in_sandbox[0])
     if found:
         shown = "".join(f"\n  {name}: {was} there, {now} here" for name, was, now in found)
         hint = f"\n{regrade_hint}" if {one.name for one in found} <= set(GRADING) else ""

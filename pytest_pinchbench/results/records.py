@@ -120,6 +120,7 @@ class RunDescription(TypedDict):
     settings: dict[str, Any]
     suites: dict[str, str | None]
     suite_tasks: dict[str, int]
+    arguments: list[str]
     selected: list[Selected]
     versions: dict[str, str]
 

@@ -70,7 +70,16 @@ class RunDirectory:
                 {**one, "category": one.get("category") or known.get(one["task_id"])}
                 for one in description["selected"]
             ]
-            document = {**earlier, "selected": selected, "resumed_at": resumed}
+            document = {
+                **earlier,
+                "settings": {
+                    **earlier["settings"],
+                    "attempts": max(one["attempt"] for one in description["selected"]),
+                },
+                "arguments": description["arguments"] if earlier.get("arguments") else [],
+                "selected": selected,
+                "resumed_at": resumed,
+            }
         write_json(path, document)
 
     def copy_from(self, source: RunDirectory, record: Record) -> Record:

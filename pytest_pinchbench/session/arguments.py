@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pytest_pinchbench.issues import SuiteError
+from pytest_pinchbench.results.earlier_runs import read_run_json
 from pytest_pinchbench.session.run import Run
-from pytest_pinchbench.suite.load import holds_task_files, is_suite_folder, resolve_skill_dir
+from pytest_pinchbench.suite.checkout import resolve_skill_dir
+from pytest_pinchbench.suite.load import holds_task_files, is_suite_folder
 
 
 def find_arguments(run: Run) -> None:
     """Replace pytest's arguments by paths of task files, and load their suites.
 
-    Without a path on the command line, the argument is the ``tasks`` folder of the suite. A
-    node id is looked for from the rootdir and from the suite, wherever the suite lies. Raises
-    ``PinchBenchError``.
+    Without a path on the command line, the arguments are those of the run that goes on, else
+    the ``tasks`` folder of the suite. A node id is looked for from the rootdir and from the
+    suite, wherever the suite lies. Raises ``PinchBenchError``.
     """
     config = run.config
-    if _names_a_path(config):
+    earlier = read_run_json(run.mode.earlier).get("arguments", []) if run.mode.earlier else []
+    if names_a_path(config):
         config.args = [_find_argument(argument, run) for argument in config.args]
+        now = [str(config.invocation_params.dir / argument) for argument in config.args]
+        run.arguments = list(dict.fromkeys([*earlier, *now]))
+    elif earlier:
+        config.args = run.arguments = earlier
     else:
         config.args = [str(_skill_dir(run) / "tasks")]
     for argument in config.args:
@@ -29,7 +37,7 @@ def find_arguments(run: Run) -> None:
             run.suites.selected(root)
 
 
-def _names_a_path(config: pytest.Config) -> bool:
+def names_a_path(config: pytest.Config) -> bool:
     """Return whether the command line does; a path in ``addopts`` names the project's tests."""
     given = config.invocation_params.args
     return config.args_source is pytest.Config.ArgsSource.ARGS and (
@@ -40,13 +48,15 @@ def _names_a_path(config: pytest.Config) -> bool:
 
 def _find_argument(argument: str, run: Run) -> str:
     path, *rest = argument.split("::")
-    if (run.config.invocation_params.dir / path).exists():
+    here, rootdir = run.config.invocation_params.dir, run.config.rootpath
+    if (here / path).exists():
         return argument
-    # as it is printed: from the rootdir, or from wherever the suite lies
-    found = run.config.rootpath / path
-    if not found.exists():
-        found = _skill_dir(run) / path
-    return "::".join([str(found), *rest]) if found.exists() else argument
+    # as it is printed: from the rootdir, or from wherever the suite lies; and below the rootdir
+    # with the way up to it
+    found = [rootdir / path]
+    if not found[0].exists():
+        found = [_skill_dir(run) / one for one in (path, os.path.relpath(here / path, rootdir))]
+    return next(("::".join([str(one), *rest]) for one in found if one.exists()), argument)
 
 
 def _skill_dir(run: Run) -> Path:

@@ -81,6 +81,12 @@ class Fresh:
         """Return whether the attempt is part of this run."""
         return True
 
+    def attempts_before(self, attempts: int) -> list[Key] | None:
+        """Return the attempts of the run that goes on, and further ones of its tasks up to
+        ``attempts``; None where no run goes on.
+        """
+        return None
+
     def has_work_for(self, key: Key) -> bool:
         """Return whether the attempt can be made in this run."""
         return True
@@ -177,9 +183,18 @@ class Resume(Fresh):
         check_same_experiment(f"resume {path}", read_run_json(path), description, hint)
         return self._directory
 
+    def attempts_before(self, attempts: int) -> list[Key] | None:
+        earlier = read_run_json(self._directory.path)
+        further = range(earlier["settings"]["attempts"] + 1, attempts + 1)
+        before = self._selected_before()
+        return [*before, *((task_id, attempt) for task_id, _ in before for attempt in further)]
+
     def selected(self, now: Sequence[Key]) -> list[Key]:
+        return super().selected([*self._selected_before(), *now])
+
+    def _selected_before(self) -> list[Key]:
         earlier = read_run_json(self._directory.path)["selected"]
-        return super().selected([*((one["task_id"], one["attempt"]) for one in earlier), *now])
+        return [(one["task_id"], one["attempt"]) for one in earlier]
 
     def notes(self, selected: Sequence[Key], shown: Callable[[RunDirectory], str]) -> list[str]:
         records = [self._directory.read(*key) for key in selected]

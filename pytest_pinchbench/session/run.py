@@ -14,6 +14,7 @@ import pytest
 
 from pytest_pinchbench.issues import SuiteError, TaskFileError
 from pytest_pinchbench.redaction import Redactor
+from pytest_pinchbench.relay.client import RelayClient
 from pytest_pinchbench.results.identity import identity_of
 from pytest_pinchbench.results.records import RUN_SCHEMA, RunDescription, iso_time
 from pytest_pinchbench.results.run_directory import RunDirectory
@@ -22,7 +23,8 @@ from pytest_pinchbench.session.mode import Fresh, Key, choose_mode
 from pytest_pinchbench.session.node_ids import parse_node_id
 from pytest_pinchbench.session.say import say
 from pytest_pinchbench.settings import Settings
-from pytest_pinchbench.suite.load import load_suite, select, suite_commit, suite_name
+from pytest_pinchbench.suite.checkout import suite_commit, suite_name
+from pytest_pinchbench.suite.load import load_suite, select
 from pytest_pinchbench.suite.task_file import Task
 
 
@@ -79,6 +81,10 @@ class Run:
     redactor: Redactor = field(init=False)
     say: Callable[[str], None] = field(init=False)
     """Prints a line for the user."""
+    arguments: list[str] = field(default_factory=list)
+    """The paths and node ids of the run, chosen in this session or before; empty without any."""
+    only: list[Key] | None = None
+    """The attempts of the run that goes on, where this session chooses no others."""
     baselines: list[Summary] = field(default_factory=list)
     """The earlier runs that this one is compared with, in the controller."""
     selected: list[Key] = field(default_factory=list)
@@ -87,6 +93,7 @@ class Run:
     """How many attempts this session makes: ``--lf`` and the like leave chosen ones out."""
     troubles: dict[Key, str] = field(default_factory=dict)
     """Why an attempt has no record."""
+    relay: RelayClient | None = None
     _began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -102,6 +109,8 @@ class Run:
         settings = Settings.from_json(given["settings"])
         run = cls(config, settings, choose_mode(settings), given["run_id"])
         run.directory = RunDirectory(Path(given["directory"])) if given["directory"] else None
+        run.relay = RelayClient(*given["relay"]) if given["relay"] else None
+        run.only = given["only"] and [(task_id, attempt) for task_id, attempt in given["only"]]
         return run
 
     def for_worker(self) -> str:
@@ -113,6 +122,8 @@ class Run:
                 "directory": str(self.directory.path) if self.directory else None,
                 # xdist gives a worker only what the command line says
                 "arguments": self.config.args,
+                "only": self.only,
+                "relay": self.relay and (self.relay.port, self.relay.admin),
             }
         )
 
@@ -120,6 +131,10 @@ class Run:
     def model_id(self) -> str:
         """The model whose work is scored; in a regrade, the earlier run's."""
         return self.settings.model.id
+
+    def wants(self, key: Key) -> bool:
+        """Return whether the attempt is part of the run, as far as earlier runs decide."""
+        return (self.only is None or key in self.only) and self.mode.wants(key)
 
     def select(self, node_ids: Iterable[str]) -> None:
         """Note what is to run, once collection and deselection are done: from here on there
@@ -141,7 +156,7 @@ class Run:
         ):
             crash = getattr(report.longrepr, "reprcrash", None)
             text = str(crash.message if crash else report.longrepr).strip()
-            self.troubles[key] = text.removeprefix("Failed: ").partition("\n")[0]
+            self.troubles[key] = text.removeprefix("AttemptInvalid: ").partition("\n")[0]
 
     @cached_property
     def wall_seconds(self) -> float:
@@ -167,6 +182,7 @@ class Run:
             "identity": self.redactor.json(self.mode.identity(today)),
             "settings": self.redactor.json(self.settings.public()),
             "suites": {root.name: suite_commit(root) for root in self.suites.roots()},
+            "arguments": self.redactor.json(self.arguments),
             "suite_tasks": {suite_name(root): size for root, size in self.suites.sizes.items()},
             "selected": [
                 {

@@ -80,7 +80,7 @@ class SelectionHooks:
         ours = {
             item.nodeid: item  # a file named twice is run, and paid for, once
             for item in items
-            if isinstance(item, TaskItem) and self._run.mode.wants(item.key)
+            if isinstance(item, TaskItem) and self._run.wants(item.key)
         }
         self._collected = sorted(ours.values(), key=_rank)
         _spell_deselected_ids(config, self._collected)

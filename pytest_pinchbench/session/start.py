@@ -14,9 +14,11 @@ from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.options import only_looks
 from pytest_pinchbench.results.summary import read_baselines
 from pytest_pinchbench.session import fixtures
-from pytest_pinchbench.session.arguments import find_arguments
+from pytest_pinchbench.session.arguments import find_arguments, names_a_path
 from pytest_pinchbench.session.hooks import CollectionHooks, ControllerHooks, XdistHooks
 from pytest_pinchbench.session.mode import choose_mode, find_earlier_runs
+from pytest_pinchbench.session.neighbours import keep_away
+from pytest_pinchbench.session.relaying import start_relay
 from pytest_pinchbench.session.run import RUN, Run
 from pytest_pinchbench.session.selection import SelectionHooks, check_can_be_honoured
 from pytest_pinchbench.settings import Settings
@@ -44,6 +46,7 @@ def start(config: pytest.Config) -> None:
     except PinchBenchError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[RUN] = run
+    keep_away(config)
     _stop_on_sigterm(config)
     config.pluginmanager.register(fixtures, "pinchbench-fixtures")
     config.pluginmanager.register(CollectionHooks(run), "pinchbench-collection")
@@ -66,12 +69,25 @@ def start_run(config: pytest.Config, settings: Settings) -> Run:
     run = Run(config, mode.adjusted(settings), mode, mode.run_id(), mode.seconds_before())
     fixtures.check_kinds(run)
     find_arguments(run)
+    if not _chooses(config, settings):
+        run.only = mode.attempts_before(run.settings.attempts)
     if not only_looks(config):
         run.baselines = read_baselines(run.settings, here)
         directory = mode.directory(here / settings.results_dir, run.description())
         directory.lock()
         run.directory = directory
+        start_relay(run)
     return run
+
+
+def _chooses(config: pytest.Config, settings: Settings) -> bool:
+    """Return whether the command line chooses tasks: by settings, ``-k``, ``-m`` or a path."""
+    given = {name for name, origin in settings.origins.items() if origin.startswith("--")}
+    return (
+        bool(given & {"suite", "limit", "sample_ids"})
+        or any(config.getoption(name, "") for name in ("keyword", "markexpr"))
+        or names_a_path(config)
+    )
 
 
 def _stop_on_sigterm(config: pytest.Config) -> None:

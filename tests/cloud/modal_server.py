@@ -122,7 +122,7 @@ class FakeModal:
         await self._server.start("127.0.0.1", 0)
         listener = self._server._server  # grpclib offers no public way to ask for the port
         assert listener is not None
-        self.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        self.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"  # type: ignore[attr-defined]
 
     async def _stop(self) -> None:
         self._server.close()  # and not wait_closed(): the SDK keeps its connection open
@@ -141,7 +141,7 @@ class FakeModal:
 Stream = grpclib.server.Stream[Any, Any]
 
 
-def _unimplemented(base: type) -> type:
+def _unimplemented(base: Any) -> type:
     """``base`` with an honest answer to every call that no test needs."""
 
     def answer(name: str) -> Callable[[Any, Stream], Awaitable[None]]:

@@ -10,7 +10,7 @@ import sys
 import threading
 
 import pytest
-from waiting import wait_until
+from support.waiting import wait_until
 
 from pytest_pinchbench.environments import cloud as cloud_module
 from pytest_pinchbench.environments.cloud import CloudSandbox

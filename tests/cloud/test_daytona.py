@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from waiting import wait_until
+from support.waiting import wait_until
 
 from pytest_pinchbench.environments import cloud as cloud_module
 from pytest_pinchbench.environments import daytona as daytona_module

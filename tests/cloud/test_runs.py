@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import shell_agent
+from support import shell_agent
 
 from tests.cloud.conftest import Cloud
 
@@ -22,7 +22,7 @@ CONFTEST = """
     import pytest
 
     sys.path.insert(0, {here!r})
-    from shell_agent import ShellAgent
+    from support.shell_agent import ShellAgent
 
     @pytest.fixture(scope="session")
     def pinchbench_harness():
@@ -36,7 +36,7 @@ def run(pytester: pytest.Pytester, write_suite: Any, monkeypatch: pytest.MonkeyP
     """``run(cloud, {task id: script}, option...)``"""
 
     def start(cloud: Cloud, scripts: dict[str, str], *options: str) -> pytest.RunResult:
-        here = str(Path(shell_agent.__file__).parent)
+        here = str(Path(shell_agent.__file__).parents[1])
         pytester.makeconftest(CONFTEST.format(here=here, scripts=scripts))
         write_suite(pytester.path / "skill", **{task: {} for task in scripts})
         monkeypatch.setenv("PINCHBENCH_SKILL_DIR", str(pytester.path / "skill"))

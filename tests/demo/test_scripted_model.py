@@ -36,7 +36,8 @@ TOOLS = [{"type": "function", "function": {"name": "write"}}]
 
 # a busy machine may take long to answer, and a proxy is for servers elsewhere
 PATIENT: dict[str, Any] = {"timeout": 60, "trust_env": False}
-get, post = functools.partial(httpx.get, **PATIENT), functools.partial(httpx.post, **PATIENT)
+get: Callable[..., httpx.Response] = functools.partial(httpx.get, **PATIENT)
+post: Callable[..., httpx.Response] = functools.partial(httpx.post, **PATIENT)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from waiting import wait_until
+from support.waiting import wait_until
 
 Engine = Callable[[str], contextlib.AbstractContextManager[tuple[str, subprocess.Popen[bytes]]]]
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from probe import long_sleep, python, sh
-from waiting import wait_until
+from support.waiting import wait_until
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, Sandbox
 from pytest_pinchbench.environments import bubblewrap as module
 from pytest_pinchbench.environments.bubblewrap import BubblewrapEnvironment, why_unusable
-from pytest_pinchbench.issues import EnvironmentUnavailable, SettingsError
+from pytest_pinchbench.issues import EnvironmentUnavailable
 
 pytestmark = pytest.mark.skipif(bool(why_unusable()), reason=str(why_unusable()))
 
@@ -60,6 +60,18 @@ def test_the_users_files_are_not_there(
     # sockets of daemons (Docker's would be the whole machine) lie there
     assert output(sandbox, "ls -A /run") == "pinchbench\n"
     assert "No such file" in output(sandbox, "ls /var/run/docker.sock")
+
+
+def test_a_python_that_was_started_by_a_path_with_dots_runs_inside(
+    open_one: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started_in = tmp_path / "not-shown"
+    started_in.mkdir()
+    there = os.path.relpath(sys.executable, started_in)
+    monkeypatch.setattr(sys, "executable", str(started_in / there))
+    sandbox = open_one()
+
+    assert sandbox.exec([sandbox.python, "-c", "print('runs')"]).stdout == b"runs\n"
 
 
 def test_the_users_variables_are_not_there(open_one: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +186,7 @@ def test_a_folder_of_the_recipe_is_shown_read_only(open_one: Open, tmp_path: Pat
 
 
 def test_a_path_that_is_not_there_is_refused_with_its_place(open_one: Open) -> None:
-    with pytest.raises(SettingsError, match=r"cannot show /no/such .*options\.read_only"):
+    with pytest.raises(EnvironmentUnavailable, match=r"cannot show /no/such .*options\.read_only"):
         open_one(options={"read_only": ["/no/such"]})
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 from probe import count, is_running, long_sleep, python, sh, timed_out_after
-from waiting import wait_until
+from support.waiting import wait_until
 
-from pytest_pinchbench.environments import Environment, ExecResult, Sandbox
-from pytest_pinchbench.issues import SandboxFailure
+from pytest_pinchbench.environments import OUTPUT_LIMIT, Environment, ExecResult, Sandbox
+from pytest_pinchbench.issues import OutputTooLarge, SandboxFailure
 
 MB = 1 << 20
 EVERY_BYTE = bytes(range(256))
@@ -134,13 +134,21 @@ def test_a_command_that_does_not_read_its_input_is_not_held_up(sandbox: Sandbox)
     assert (result.stdout, result.exit_code) == (b"done\n", 0)
 
 
-def test_100_mb_of_output_are_complete(sandbox: Sandbox) -> None:
-    program = "import sys\nfor i in range(100): sys.stdout.buffer.write(bytes([i]) * 1048576)"
+def test_of_100_mb_of_output_the_end_is_kept_and_the_cut_said(sandbox: Sandbox) -> None:
+    program = (
+        "import sys\n"
+        "for i in range(100):\n"
+        "  sys.stdout.buffer.write(bytes([i]) * 1048576)\n"
+        "  sys.stderr.buffer.write(bytes([i]) * 1048576)\n"
+    )
 
     result = sandbox.exec(python(sandbox, program))
 
-    assert len(result.stdout) == 100 * MB
-    assert all(result.stdout[i * MB : i * MB + MB] == bytes([i]) * MB for i in range(100))
+    whole = b"".join(bytes([i]) * MB for i in range(100))
+    note = f"[{100 * MB - OUTPUT_LIMIT} bytes left out]\n".encode()
+    assert result.stdout == note + whole[-OUTPUT_LIMIT:]
+    assert result.stderr == note + whole[-OUTPUT_LIMIT:]
+    assert result.exit_code == 0
 
 
 def test_output_and_input_at_once_do_not_block_each_other(sandbox: Sandbox) -> None:
@@ -150,6 +158,7 @@ def test_output_and_input_at_once_do_not_block_each_other(sandbox: Sandbox) -> N
         sh(f"head -c {30 * MB} /dev/zero; cat; head -c {5 * MB} /dev/zero >&2"),
         stdin=stdin,
         timeout=120,
+        output_limit=64 * MB,
     )
 
     assert not result.timed_out
@@ -534,6 +543,32 @@ def test_nothing_there_to_download_is_file_not_found(sandbox: Sandbox, tmp_path:
         sandbox.download(f"{sandbox.workspace_root}/nothing-here", tmp_path / "out")
 
     assert not (tmp_path / "out").exists()
+
+
+def test_only_what_is_named_is_copied_out(sandbox: Sandbox, tmp_path: Path) -> None:
+    root = f"{sandbox.workspace_root}/tree"
+    sandbox.write({f"{root}/a/one": b"1", f"{root}/a/two": b"2", f"{root}/three": b"3"})
+    sandbox.exec(["ln", "-s", "a", f"{root}/link"])
+
+    only = ["a/one", "three", "not-there", "link/two"]
+    sandbox.download(root, tmp_path / "out", only=only)
+
+    found = [path for path in (tmp_path / "out").rglob("*") if not path.is_dir()]
+    assert sorted(str(path.relative_to(tmp_path / "out")) for path in found) == ["a/one", "three"]
+
+
+def test_more_than_the_limit_is_not_copied_out(sandbox: Sandbox, tmp_path: Path) -> None:
+    """A sparse file takes no room in the sandbox, and would take all of it here."""
+    path = f"{sandbox.workspace_root}/sparse"
+    sandbox.exec(["truncate", "-s", "3G", path])
+
+    with pytest.raises(OutputTooLarge, match="more than 5 MB"):
+        sandbox.download(path, tmp_path / "out", limit=5_000_000)
+    with pytest.raises(OutputTooLarge, match="more than 200 MB"):
+        sandbox.read(path)
+
+    assert not (tmp_path / "out").exists()
+    assert sandbox.exec(["echo", "still there"]).stdout == b"still there\n"
 
 
 # the sandbox itself

@@ -26,11 +26,12 @@ import engines
 import pytest
 import runner_image
 from probe import long_sleep, python, sh, timed_out_after
-from waiting import wait_until
+from support.waiting import wait_until
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, Sandbox
 from pytest_pinchbench.environments.docker import DockerEnvironment
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure, SettingsError
+from pytest_pinchbench.settings.recipes import load_recipe
 
 pytestmark = pytest.mark.docker
 
@@ -308,11 +309,18 @@ def test_an_image_is_pulled_with_the_users_own_login(
     environment.prepare()
 
     assert environment.image_id().startswith("sha256:")
+    assert environment.image_digest().startswith("sha256:")
     assert said == [f"pulling the image {registry()}"]
     make(image=registry(), said=said).prepare()
     assert len(said) == 1  # it is there now
     make(image=registry(), said=said, options={"pull": "always"}).prepare()
     assert len(said) == 2
+
+
+def test_an_image_that_is_in_no_registry_has_a_local_id_only(make: Make) -> None:
+    environment = make()
+    environment.prepare()
+    assert environment.image_digest() == f"local {environment.image_id()}"
 
 
 def test_a_registry_that_wants_another_login_is_an_error(
@@ -340,6 +348,28 @@ def test_limits_are_set_on_the_container(make: Make) -> None:
     assert config["Memory"] == 300 << 20
     assert config["PidsLimit"] == 200
     assert config["ShmSize"] == 32 << 20
+
+
+@pytest.mark.parametrize("user", [None, "1000:1000"])
+def test_an_agent_cannot_reach_into_process_1(make: Make, user: str | None) -> None:
+    program = "open('/proc/1/mem', 'r+b')"
+    with opened(make(options={"user": user} if user else {})) as sandbox:
+        assert b"Permission" in sandbox.exec(["python3", "-c", program]).stderr
+        sandbox.exec(["sh", "-c", "kill -STOP 1; kill -TERM 1; kill -KILL 1"])
+        assert sandbox.exec(["echo", "still there"]).stdout == b"still there\n"
+
+
+def test_the_hardened_recipe_leaves_an_agent_without_privileges(make: Make) -> None:
+    with opened(make(options=load_recipe("docker-hardened").options)) as sandbox:
+        sandbox.write({f"{sandbox.workspace_root}/made": b"by us"})
+        status = sandbox.exec(["cat", "/proc/self/status"]).stdout
+
+        assert b"CapEff:\t0000000000000000\n" in status
+        assert b"NoNewPrivs:\t1\n" in status
+        assert sandbox.exec(["touch", "/usr/bin/x", "/etc/x"]).exit_code != 0
+        assert sandbox.read(f"{sandbox.workspace_root}/made") == b"by us"
+        sandbox.exec(["sh", "-c", "sleep 1000 & echo"])
+        sandbox.stop_processes()
 
 
 def test_more_memory_than_allowed_kills_the_command_and_not_the_sandbox(make: Make) -> None:

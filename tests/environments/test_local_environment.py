@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from probe import count, long_sleep, sh
-from waiting import wait_until
+from support.waiting import wait_until
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, Sandbox
 from pytest_pinchbench.environments.local import LocalEnvironment

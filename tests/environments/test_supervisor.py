@@ -9,10 +9,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from probe import count, is_running, long_sleep, sh, timed_out_after
-from waiting import wait_until
+from support.waiting import wait_until
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, sandbox
 from pytest_pinchbench.environments.local import PASSED_ON, LocalSandbox
@@ -137,7 +138,7 @@ def test_a_supervisor_whose_input_ends_kills_its_command(
 ) -> None:
     box = open_with(sys.executable)
     sleep = long_sleep()
-    header = {"argv": sleep.split(), "cwd": None, "env": {}, "timeout": None}
+    header: dict[str, Any] = {"argv": sleep.split(), "cwd": None, "env": {}, "timeout": None}
     header |= {"cookie": "test", "watch": True, "stay": False}
     exchange = Exchange(sys.executable, header, io.BytesIO(), io.BytesIO(), patience=None)
     with subprocess.Popen(exchange.command, stdin=subprocess.PIPE) as supervisor:

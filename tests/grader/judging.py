@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 from pytest_pinchbench.grader.judge import ask_judge
 from pytest_pinchbench.grader.part import Part
+from support import records
 
 from pytest_pinchbench.settings import ModelSpec
 from pytest_pinchbench.suite.task_file import Prompt, Task
@@ -137,25 +137,14 @@ def ask(
 def make_task(checks: str | None = None, **changes: Any) -> Task:
     """A task of the type that fits what is given: automated, unless it says otherwise."""
     given: dict[str, Any] = {
-        "id": "task_x",
-        "name": "X",
-        "category": "tests",
-        "grading_type": "automated",
-        "timeout_seconds": 60.0,
         "prompts": (Prompt("Write a poem."),),
         "prompt": "Write a poem.",
         "expected_behavior": "A poem is written.",
         "grading_criteria": "- [ ] there is a poem",
         "automated_checks": checks,
         "judge_rubric": "Quality and style.",
-        "grading_weights": None,
-        "workspace_files": (),
-        "path": Path("task_x.md"),
-        "front_matter": {},
-        "sections": {},
-        **changes,
     }
-    return Task(**given)
+    return records.make_task("task_x", **{**given, **changes})
 
 
 def message(role: str, content: Any, **more: Any) -> dict[str, Any]:

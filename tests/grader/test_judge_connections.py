@@ -17,7 +17,7 @@ import pytest
 from judging import KEY, VERDICT, JudgeServer, Reply, ask, chat
 from pytest_pinchbench.grader import endpoint
 from pytest_pinchbench.grader.part import Part
-from tls_server import private_authority
+from support.tls_server import private_authority
 
 
 def failure(part: Part) -> tuple[str, str]:

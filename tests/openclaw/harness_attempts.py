@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support import records
+
 from pytest_pinchbench.environments import Sandbox
 from pytest_pinchbench.harnesses import AgentRun
 from pytest_pinchbench.suite.task_file import Prompt, Task
@@ -16,24 +18,8 @@ KEY = "sk-a-secret-of-this-test"
 
 def make_task(*prompts: str | Prompt) -> Task:
     asked = tuple(Prompt(p) if isinstance(p, str) else p for p in prompts)
-    return Task(
-        id="task_of_a_test",
-        name="",
-        category="",
-        grading_type="automated",
-        timeout_seconds=60,
-        prompts=asked,
-        prompt="\n".join(p.text for p in asked),
-        expected_behavior="",
-        grading_criteria="",
-        automated_checks=None,
-        judge_rubric=None,
-        grading_weights=None,
-        workspace_files=(),
-        path=Path("task.md"),
-        front_matter={},
-        sections={},
-    )
+    text = "\n".join(p.text for p in asked)
+    return records.make_task("task_of_a_test", prompts=asked, prompt=text, automated_checks=None)
 
 
 @dataclass

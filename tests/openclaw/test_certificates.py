@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from harness_attempts import Attempt, make_task
-from tls_server import private_authority, serve
+from support.tls_server import private_authority, serve
 
 from pytest_pinchbench.harnesses.openclaw import OpenClawHarness, node
 from pytest_pinchbench.harnesses.openclaw.install import install_here

@@ -13,7 +13,7 @@ import time
 
 import pytest
 from raw_endpoint import Connection
-from waiting import wait_until
+from support.waiting import wait_until
 
 OK = b'{"choices": [{"message": {"content": "hello"}}]}'
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from raw_endpoint import Connection
-from waiting import wait_until
+from support.waiting import wait_until
 
 
 def events(*payloads: Any, end: str = "\n\n") -> list[bytes]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from raw_endpoint import Connection
-from tls_server import private_authority, serve
+from support.tls_server import private_authority, serve
 
 VARIABLES = ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE")
 

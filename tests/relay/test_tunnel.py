@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import runner_image
-from waiting import wait_until
+from support.waiting import wait_until
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, Sandbox
 from pytest_pinchbench.environments.docker import DockerEnvironment

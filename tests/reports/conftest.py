@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from browser import CHROMIUM, Browser, browser
 from runs import HOSTILE, SCRIPTS, Run, run_pinchbench, write_run
-from suites import write_suite
+from support.suites import write_suite
 
 CONFTEST = '''
 from dataclasses import replace
 
 import pytest
-from shell_agent import ShellAgent
+from support.shell_agent import ShellAgent
 
 from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
 
@@ -22,8 +22,8 @@ from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
 class Talker(ShellAgent):
     """An agent whose conversation is worth reading."""
 
-    def run(self, sandbox, task, workspace, timeout):
-        run = super().run(sandbox, task, workspace, timeout)
+    def run(self, sandbox, task, workspace, line):
+        run = super().run(sandbox, task, workspace, line)
         usage = replace(run.usage, cost_usd=COSTS.get(task.id))
         return replace(run, trajectory=to_actf(run.transcript), usage=usage)
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from records import make_grade, make_run, record, result
-from surroundings import foreign_variables
+from support.records import make_grade, make_run, record, result
+from support.surroundings import foreign_variables
 
 from pytest_pinchbench.harnesses import Usage
 from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
@@ -109,7 +109,7 @@ def write_run(
             )
             done.record["model"] = model
             directory.write(done)
-    run = {
+    run_json: Any = {
         "schema_version": RUN_SCHEMA,
         "run_id": "r1",
         "started_at": "2026-02-17T10:00:00.000+00:00",
@@ -128,7 +128,7 @@ def write_run(
         "versions": {"pytest-pinchbench": "0.1.0", "pytest": "9", "python": "3.11"},
         **(description or {}),
     }
-    directory.write_run(run)
+    directory.write_run(run_json)
     return directory
 
 

@@ -148,7 +148,7 @@ def test_regressions_come_first():
 
 def test_tasks_of_one_run_only_and_invalid_ones_are_named_and_in_no_mean():
     old = {"task_a": [1.0], "task_b": [1.0], "task_gone": [0.0]}
-    new = {"task_a": [0.8], "task_b": [None], "task_new": [0.0]}
+    new: dict[str, list[float | None]] = {"task_a": [0.8], "task_b": [None], "task_new": [0.0]}
     comparison = compare(quick_summary(old), quick_summary(new))
     assert comparison.only_in_baseline == ("task_gone",)
     assert comparison.only_in_new == ("task_new",)

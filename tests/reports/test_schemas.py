@@ -6,10 +6,11 @@ import copy
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-from records import make_grade, make_run, record, result
 from runs import transcript, write_run
+from support.records import make_grade, make_run, record, result
 
 import pytest_pinchbench
 from pytest_pinchbench.harnesses import Usage
@@ -85,7 +86,7 @@ def test_records_of_every_kind_hold(kind):
 
 def test_a_record_of_an_agent_that_never_ran_holds():
     task = result("task_a", None)
-    never = copy.deepcopy(task.record)
+    never: Any = copy.deepcopy(task.record)
     never.update(final_answer=None, execution_time=None, trajectory=None)
     never["artifacts"]["harness_execution"] = None
     check(never)

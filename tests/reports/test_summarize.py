@@ -6,8 +6,8 @@ import json
 import re
 
 import pytest
-from records import make_grade, make_run, record
 from runs import HOSTILE, quick_summary, summary_of, write_run
+from support.records import make_grade, make_run, record
 
 from pytest_pinchbench.harnesses import Usage
 from pytest_pinchbench.issues import Issue, PinchBenchError

@@ -62,14 +62,21 @@ def read_file(path: str, reader: IO[bytes], writer: IO[bytes]) -> None:
             writer.write(data)
 
 
-def pack(path: str, reader: IO[bytes], writer: IO[bytes]) -> None:
+def pack(path: str, only: str, reader: IO[bytes], writer: IO[bytes]) -> None:
     """Write what is at ``path`` as a tar stream. Links are packed as links, FIFOs, sockets and
-    devices left out; so is what may not be read, or goes while we look."""
+    devices left out; so is what may not be read, or goes while we look. ``only``: a JSON list
+    of the names below ``path`` that are wanted; an empty one means everything."""
     os.lstat(path)  # nothing there: FileNotFoundError
     with tarfile.open(
         fileobj=writer, mode="w|", format=tarfile.PAX_FORMAT, encoding="utf-8"
     ) as tar:
-        _pack(tar, path, "top")
+        for name in json.loads(only):
+            folders = name.split("/")[:-1]
+            steps = [os.path.join(path, *folders[: n + 1]) for n in range(len(folders))]
+            if not any(os.path.islink(step) for step in steps):
+                _pack(tar, os.path.join(path, name), "top/" + name)
+        if only == "[]":
+            _pack(tar, path, "top")
 
 
 def _pack(tar: tarfile.TarFile, path: str, name: str) -> None:

@@ -36,13 +36,22 @@ class TranscriptUnreadable(Exception):
     """There is something, and it cannot be read; ``str()`` says what and why."""
 
 
+_DATABASE = "agent/openclaw-agent.sqlite"
+
+
+def transcript_files(sessions: Sequence[str]) -> list[str]:
+    """Return the files below ``agents/AGENT`` that can hold the sessions' conversations."""
+    lines = [f"sessions/{session}.jsonl" for session in sessions]
+    return [*lines, _DATABASE, f"{_DATABASE}-wal"]
+
+
 def read_transcript(agent_dir: Path, sessions: Sequence[str]) -> tuple[Event, ...]:
     """The events of the sessions, one session after the other; empty when there are none.
 
     ``agent_dir`` is a copy of the state directory's ``agents/AGENT``. A message's ``content``
     is made a list; all else is as OpenClaw wrote it. Raises :class:`TranscriptUnreadable`.
     """
-    database = agent_dir / "agent" / "openclaw-agent.sqlite"
+    database = agent_dir / _DATABASE
     budget = _Budget(MAX_BYTES)
     events: list[Event] = []
     for session in sessions:
@@ -93,9 +102,8 @@ def _parse_stream(text: str) -> Iterator[Event]:
 
 
 def _read_table(database: Path, session: str, budget: _Budget) -> Iterator[Event]:
-    # the copy of the shared-memory index may be older than that of the log; SQLite remakes it
-    Path(f"{database}-shm").unlink(missing_ok=True)
     try:
+        # the shared-memory index is not copied: SQLite makes it anew
         with closing(sqlite3.connect(database, isolation_level=None)) as connection:
             yield from _select(connection, session, budget)
     except sqlite3.Error as error:

@@ -10,7 +10,7 @@ from pytest_pinchbench.attempt.record import make_result
 from pytest_pinchbench.harnesses import AgentRun, Usage
 from pytest_pinchbench.issues import Issue
 from pytest_pinchbench.redaction import Redactor
-from pytest_pinchbench.results.records import TaskResult
+from pytest_pinchbench.results.records import Record, TaskResult
 from pytest_pinchbench.suite.task_file import Prompt, Task
 
 
@@ -99,5 +99,5 @@ def result(
     )
 
 
-def record(*args: Any, **kwargs: Any) -> dict[str, Any]:
+def record(*args: Any, **kwargs: Any) -> Record:
     return result(*args, **kwargs).record

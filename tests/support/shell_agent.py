@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pytest_pinchbench.harnesses import AgentRun, Usage
@@ -17,16 +17,22 @@ class ShellAgent:
     def __init__(self, scripts: Mapping[str, str] | None = None, cost: float | None = None) -> None:
         self.scripts = scripts or {}
         self.cost = cost
+        self.say: Callable[[str], None] = print
 
     def prepare(self, environment: Any) -> None:
         pass
 
-    def files(self, sandbox: Any, task: Any, workspace: str) -> dict[str, bytes]:
+    def version(self, sandbox: Any) -> str:
+        return "1.0"
+
+    def files(self, sandbox: Any, task: Any, workspace: str, line: Any) -> dict[str, bytes]:
         return {}
 
-    def run(self, sandbox: Any, task: Any, workspace: str, timeout: float) -> AgentRun:
+    def run(self, sandbox: Any, task: Any, workspace: str, line: Any) -> AgentRun:
         script = self.scripts.get(task.id, "true")
+        timeout = line.begin_turn(3600.0)
         done = sandbox.exec(["sh", "-c", script], cwd=workspace, timeout=timeout)
+        line.end_turn(done.seconds)
         sandbox.stop_processes()
         issues: tuple[Issue, ...] = ()
         if done.timed_out:
