@@ -156,12 +156,14 @@ class Runner:
         if spec.base_url is None:
             return
         inside = replace(spec, base_url=self._context.environment.url_inside(spec.base_url))
-        problem = check_endpoint(sandbox, inside)
+        # a judge may take as long for the check as for its work; a model that loads, too
+        timeout = self._context.settings.judge_timeout if role == "judge" else 120.0
+        problem = check_endpoint(sandbox, inside, timeout=timeout)
         for tried in range(self._context.settings.retries):
             if problem is None or not problem.transient:
                 break
             time.sleep(backoff(tried, problem.retry_after))
-            problem = check_endpoint(sandbox, inside)
+            problem = check_endpoint(sandbox, inside, timeout=timeout)
         if problem is None:
             return
         raise EndpointUnusable(
