@@ -335,7 +335,7 @@ def test_a_standing_limit_on_a_drop_waits_for_a_comparison(
         ("recipe=dokcer", "no recipe or environment called 'dokcer', did you mean 'docker'?"),
         (
             "env=vm",
-            "no recipe or environment called 'vm'; there are: daytona, docker, local, modal",
+            "no recipe or environment called 'vm'; there are: bubblewrap, daytona, docker, ",
         ),
     ],
 )
