@@ -185,6 +185,36 @@ def test_command_line_then_environment_then_ini_then_file_then_default(
     assert both.suite == ("from-option",)
 
 
+@pytest.mark.skipif(pytest.version_tuple < (9,), reason="native TOML came with pytest 9")
+def test_native_toml_has_typed_values(resolve: Resolve, pytester: pytest.Pytester) -> None:
+    pytester.makepyprojecttoml(
+        """
+        [tool.pytest]
+        pinchbench_limit = 1
+        pinchbench_pass_mark = 0.5
+        pinchbench_keep_workspace = false
+        pinchbench_sample_ids = ["task_b", "task_a"]
+        pinchbench_model_params = { temperature = 0.5 }
+        pinchbench_skill_repo_tag = "v2"
+        """
+    )
+    settings = resolve()
+    assert (settings.limit, settings.pass_mark, settings.keep_workspace) == (1, 0.5, False)
+    assert settings.sample_ids == ("task_b", "task_a")
+    assert settings.model.params == {"temperature": 0.5}
+    assert settings.skill_repo_tag == "v2"
+    assert resolve("-o", "pinchbench_limit=3").limit == 3
+    pytester.makepyprojecttoml("[tool.pytest]\npinchbench_limit = true\n")
+    assert "limit has to be a whole number, not True" in refused(resolve)
+
+
+def test_several_models_are_an_error(resolve: Resolve) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        resolve("--pinchbench-model=a,b")
+    message = str(refusal.value)
+    assert "--pinchbench-model: cannot measure several models in one run: a,b." in message
+
+
 def test_a_misspelt_ini_value_is_an_error(resolve: Resolve, pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\npinchbench_suit = all\n")
     message = refused(resolve)

@@ -61,6 +61,7 @@ def test_an_id_as_printed_below_the_rootdir_is_an_id(pytester, suite, monkeypatc
     monkeypatch.chdir(pytester.mkdir("below"))
     printed = "../tasks/task_a.md::task_a"
     assert ids(pytester.runpytest(*RUN, "--deselect", printed)) == ["task_b", "task_c"]
+    assert ids(pytester.runpytest(*RUN, printed)) == ["task_a"]
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,13 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.kinds import load_kind
 
 OUTPUT_LIMIT = 20_000_000
@@ -80,6 +82,9 @@ class Sandbox(Protocol):
 
     def stop_processes(self) -> None:
         """Kill every process that any ``exec`` of this sandbox started and left running."""
+
+    def interrupt(self) -> None:
+        """Kill the command of an ``exec`` that another thread waits for; that then returns."""
 
     def write(self, files: Mapping[str, bytes | None]) -> None:
         """Write files, making their folders; None makes a folder.
@@ -208,7 +213,17 @@ class Recipe:
 
 
 def find_environment(kind: str) -> Callable[[EnvironmentSetup], Environment]:
-    """Return the factory of a kind. Raises ``SettingsError`` for an unknown kind."""
+    """Return the factory of a kind.
+
+    Raises ``SettingsError`` for an unknown kind, and on a system that cannot have it.
+    """
+    if sys.platform == "win32":
+        raise SettingsError("cannot run tasks on Windows: use WSL 2, where this is Linux.")
+    if kind == "local" and sys.platform != "linux":
+        raise SettingsError(
+            "cannot make local sandboxes on this system: processes are followed as Linux shows "
+            "them. Use --pinchbench-env docker."
+        )
     factory: Callable[[EnvironmentSetup], Environment] = load_kind("environments", kind)
     return factory
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pytest_pinchbench.issues import SettingsError
-from pytest_pinchbench.reports import text
+from pytest_pinchbench.reports import github, text
 from pytest_pinchbench.reports.markdown import comparison_markdown, gate_markdown, table_markdown
 from pytest_pinchbench.results.comparison import compare_with_last
 from pytest_pinchbench.results.files import write_atomically
@@ -45,11 +45,13 @@ def compare_finished(
     if gate is not None:
         lines += text.gate_lines(gate)
         parts.append(gate_markdown(gate))
-    markdown = "\n\n".join(parts) + "\n"
-    results_dir.mkdir(parents=True, exist_ok=True)
-    write_atomically(results_dir / "comparison.md", markdown.encode("utf-8", "replace"))
-    lines.append(f"As Markdown {results_dir / 'comparison.md'}")
-    if page := environ.get("GITHUB_STEP_SUMMARY"):
-        with Path(page).open("a", encoding="utf-8", errors="replace") as stream:
-            stream.write(markdown)
+    markdown = ("\n\n".join(parts) + "\n").encode("utf-8", "replace")
+    path = results_dir / "comparison.md"
+    try:
+        results_dir.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, markdown)
+        lines.append(f"As Markdown {path}")
+    except OSError as error:
+        lines.append(f"cannot write {path}: {error.strerror}; see --pinchbench-results-dir")
+    lines += github.append_to_step_summary(markdown, environ)
     return lines, gate is not None and not gate["met"]

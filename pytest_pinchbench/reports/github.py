@@ -31,12 +31,14 @@ def annotation_lines(
     comparisons: Sequence[Comparison] = (),
     *,
     pass_mark: float = 1.0,
+    shortfalls: bool = True,
 ) -> list[str]:
-    """Lines for standard output: gates and invalid tasks are errors, shortfalls warnings, the
-    mean a notice. What is beyond GitHub's number of annotations goes into the last one of its kind.
+    """Lines for standard output: gates and invalid tasks are errors, shortfalls warnings (unless
+    something else shows them), the mean a notice. What is beyond GitHub's number of annotations
+    goes into the last one of its kind.
     """
     errors = [*_gates(summary), *_invalid(summary), *_drops(comparisons)]
-    warnings = list(_shortfalls(summary, pass_mark))
+    warnings = list(_shortfalls(summary, pass_mark)) if shortfalls else []
     return [
         *_commands("error", errors),
         *_commands("warning", warnings),
@@ -49,22 +51,30 @@ def write_step_summary(
     comparisons: Sequence[Comparison] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> list[str]:
-    """Append the run to the step's page, if there is one; with fewer tasks if it is too long.
+    """Append the run to the step's page, with fewer tasks if it is too long.
+
+    Returns what there is to say of it: why the page could not be written.
+    """
+    for limit in (None, 500, 50, 0):
+        data = summary_markdown(summary, comparisons, limit=limit).encode("utf-8", "replace")
+        if len(data) <= _STEP_SUMMARY_BYTES:
+            break
+    return append_to_step_summary(data + b"\n", environ)
+
+
+def append_to_step_summary(data: bytes, environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Append Markdown to the step's page, if there is one.
 
     Returns what there is to say of it: why the page could not be written.
     """
     page = environ.get("GITHUB_STEP_SUMMARY")
     if not page:
         return []
-    for limit in (None, 500, 50, 0):
-        data = summary_markdown(summary, comparisons, limit=limit).encode("utf-8", "replace")
-        if len(data) <= _STEP_SUMMARY_BYTES:
-            break
     try:
         with Path(page).open("ab") as stream:
-            stream.write(data + b"\n")
+            stream.write(data)
     except OSError as error:
-        return [f"GITHUB_STEP_SUMMARY cannot be written: {error}; summary.md has the same"]
+        return [f"cannot write GITHUB_STEP_SUMMARY: {error}. The results have the same page."]
     return []
 
 

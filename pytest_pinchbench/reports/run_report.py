@@ -59,7 +59,9 @@ class Ended:
             say=say,
         )
 
-    def lines(self, where: str, hints: Sequence[str] = ()) -> list[str]:
+    def lines(
+        self, where: str, hints: Sequence[str] = (), *, annotate_shortfalls: bool = True
+    ) -> list[str]:
         """For the terminal: the summary, gates, comparisons, annotations for GitHub. ``hints``
         stand where there is no official mean: how to go on.
         """
@@ -73,8 +75,12 @@ class Ended:
         if len(self._baselines) > 1:
             lines += ["", *text.table_lines([*self._baselines, self.summary])]
         if github.in_github_actions():
-            mark = self._settings.pass_mark
-            lines += github.annotation_lines(self.summary, self.comparisons, pass_mark=mark)
+            lines += github.annotation_lines(
+                self.summary,
+                self.comparisons,
+                pass_mark=self._settings.pass_mark,
+                shortfalls=annotate_shortfalls,
+            )
             lines += github.write_step_summary(self.summary, self.comparisons)
         return lines
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 from pytest_pinchbench.issues import SuiteError
 from pytest_pinchbench.results.earlier_runs import read_run_json
 from pytest_pinchbench.session.run import Run
-from pytest_pinchbench.suite.load import holds_task_files, is_suite_folder, resolve_skill_dir
+from pytest_pinchbench.suite.checkout import resolve_skill_dir
+from pytest_pinchbench.suite.load import holds_task_files, is_suite_folder
 
 
 def find_arguments(run: Run) -> None:
@@ -46,13 +48,15 @@ def names_a_path(config: pytest.Config) -> bool:
 
 def _find_argument(argument: str, run: Run) -> str:
     path, *rest = argument.split("::")
-    if (run.config.invocation_params.dir / path).exists():
+    here, rootdir = run.config.invocation_params.dir, run.config.rootpath
+    if (here / path).exists():
         return argument
-    # as it is printed: from the rootdir, or from wherever the suite lies
-    found = run.config.rootpath / path
-    if not found.exists():
-        found = _skill_dir(run) / path
-    return "::".join([str(found), *rest]) if found.exists() else argument
+    # as it is printed: from the rootdir, or from wherever the suite lies; and below the rootdir
+    # with the way up to it
+    found = [rootdir / path]
+    if not found[0].exists():
+        found = [_skill_dir(run) / one for one in (path, os.path.relpath(here / path, rootdir))]
+    return next(("::".join([str(one), *rest]) for one in found if one.exists()), argument)
 
 
 def _skill_dir(run: Run) -> Path:

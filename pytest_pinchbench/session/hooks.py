@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 
 import pytest
 
+from pytest_pinchbench.issues import AttemptInvalid
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
-from pytest_pinchbench.session import announce
+from pytest_pinchbench.session import announce, neighbours
 from pytest_pinchbench.session.items import SuiteDirectory, TaskItem
-from pytest_pinchbench.session.progress import Live
+from pytest_pinchbench.session.progress import Progress
 from pytest_pinchbench.session.run import Run
 from pytest_pinchbench.suite.load import is_suite_folder
 
@@ -38,10 +39,14 @@ class CollectionHooks:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
-        self, item: pytest.Item
+        self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        return _without_secrets(report, self.run.redactor) if isinstance(item, TaskItem) else report
+        if not isinstance(item, TaskItem):
+            return report
+        if call.excinfo is not None and isinstance(call.excinfo.value, AttemptInvalid):
+            report.longrepr = call.excinfo.getrepr(style="value")
+        return _without_secrets(report, self.run.redactor)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_make_collect_report(
@@ -86,7 +91,7 @@ class ControllerHooks:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self._live: Live | None = None
+        self._progress: Progress | None = None
 
     def pytest_report_header(self) -> list[str]:
         return announce.header(self.run)
@@ -98,25 +103,25 @@ class ControllerHooks:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        reporter = neighbours.terminal_reporter(session.config)
         if self.run.directory is None:
             return (yield)
         if reporter is not None:
-            self._live = Live(reporter, total=lambda: len(self.run.selected))
-            self._live.start()
+            self._progress = Progress(reporter, total=lambda: len(self.run.selected))
+            self._progress.start()
         try:
             return (yield)
         finally:
-            if self._live is not None:
-                self._live.stop()
+            if self._progress is not None:
+                self._progress.stop()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        if self._live is not None:
-            self._live.started(nodeid)
+        if self._progress is not None:
+            self._progress.started(nodeid)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        if self._live is not None:
-            self._live.finished(nodeid)
+        if self._progress is not None:
+            self._progress.finished(nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -125,9 +130,9 @@ class ControllerHooks:
             for name, value in report.user_properties
         ]
         self.run.note_report(report)
-        if self._live is not None and report.when == "setup":
+        if self._progress is not None and report.when == "setup":
             properties: dict[str, Any] = dict(report.user_properties)
-            self._live.scored(properties.get("score"), properties.get("total_cost_usd"))
+            self._progress.scored(properties.get("score"), properties.get("total_cost_usd"))
 
     def pytest_report_teststatus(
         self, report: pytest.TestReport | pytest.CollectReport

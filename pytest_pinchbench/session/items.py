@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_pinchbench.issues import SuiteError
+from pytest_pinchbench.session import neighbours
 from pytest_pinchbench.session.node_ids import file_id
 from pytest_pinchbench.session.run import RUN
 
@@ -146,11 +147,7 @@ class TaskItem(pytest.Function):
             marker = marker_name(name)
             self.config.addinivalue_line("markers", f"{marker}: a PinchBench {what}")
             self.add_marker(marker)
-        # a project's own limits and reruns are meant for its own tests
-        if self.config.pluginmanager.hasplugin("timeout"):
-            self.add_marker(pytest.mark.timeout(0))
-        if self.config.pluginmanager.hasplugin("rerunfailures"):
-            self.add_marker(pytest.mark.flaky(reruns=0))
+        neighbours.opt_out(self)
 
     @property
     def key(self) -> tuple[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Generator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from pytest_pinchbench.reports.run_report import Ended
 from pytest_pinchbench.results.records import Record
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import Summary
-from pytest_pinchbench.session import announce
+from pytest_pinchbench.session import announce, neighbours
 from pytest_pinchbench.session.node_ids import parse_node_id
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class ReportHooks:
         self._config = config
         self._run = run
         self._results = _Results(run)
+        self._shown = False
 
     def summary(self) -> Summary:
         """That of the run, which has ended."""
@@ -104,6 +106,8 @@ class ReportHooks:
         result = yield
         # a plugin may have made a success of a session without tests (testmon)
         session.exitstatus = ended.exit_code(int(session.exitstatus))
+        if not self._shown:
+            print("\n".join(["", *self._section()]), file=sys.stderr, flush=True)
         return result
 
     @pytest.hookimpl(optionalhook=True)
@@ -114,9 +118,21 @@ class ReportHooks:
         json_report.update(self._run.redactor.json(json_report))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        run = self._run
-        if run.directory is not None and self._has_results():
+        if self._has_results() and terminalreporter is neighbours.terminal_reporter(self._config):
+            title, *lines = self._section()
             terminalreporter.ensure_newline()
-            terminalreporter.section(f"PinchBench: {run.model_id}")
-            for line in self._results.ended.lines(run.short(run.directory), announce.hints(run)):
-                terminalreporter.write_line(run.redactor.text(line))
+            terminalreporter.section(title)
+            for line in lines:
+                terminalreporter.write_line(line)
+            self._shown = True
+
+    def _section(self) -> list[str]:
+        """Return the title and the lines of the run's summary."""
+        run = self._run
+        assert run.directory is not None
+        lines = self._results.ended.lines(
+            run.short(run.directory),
+            announce.hints(run),
+            annotate_shortfalls=not neighbours.annotates_failures(self._config),
+        )
+        return [run.redactor.text(line) for line in [f"PinchBench: {run.model_id}", *lines]]

@@ -14,6 +14,7 @@ import pytest
 
 from pytest_pinchbench.issues import SuiteError, TaskFileError
 from pytest_pinchbench.redaction import Redactor
+from pytest_pinchbench.relay.client import RelayClient
 from pytest_pinchbench.results.identity import identity_of
 from pytest_pinchbench.results.records import RUN_SCHEMA, RunDescription, iso_time
 from pytest_pinchbench.results.run_directory import RunDirectory
@@ -22,7 +23,8 @@ from pytest_pinchbench.session.mode import Fresh, Key, choose_mode
 from pytest_pinchbench.session.node_ids import parse_node_id
 from pytest_pinchbench.session.say import say
 from pytest_pinchbench.settings import Settings
-from pytest_pinchbench.suite.load import load_suite, select, suite_commit
+from pytest_pinchbench.suite.checkout import suite_commit
+from pytest_pinchbench.suite.load import load_suite, select
 from pytest_pinchbench.suite.task_file import Task
 
 
@@ -85,6 +87,7 @@ class Run:
     """Every attempt that is to run, once collection is done."""
     troubles: dict[Key, str] = field(default_factory=dict)
     """Why an attempt has no record."""
+    relay: RelayClient | None = None
     _began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -100,6 +103,7 @@ class Run:
         settings = Settings.from_json(given["settings"])
         run = cls(config, settings, choose_mode(settings), given["run_id"])
         run.directory = RunDirectory(Path(given["directory"])) if given["directory"] else None
+        run.relay = RelayClient(*given["relay"]) if given["relay"] else None
         run.only = given["only"] and [(task_id, attempt) for task_id, attempt in given["only"]]
         return run
 
@@ -113,6 +117,7 @@ class Run:
                 # xdist gives a worker only what the command line says
                 "arguments": self.config.args,
                 "only": self.only,
+                "relay": self.relay and (self.relay.port, self.relay.admin),
             }
         )
 
@@ -145,7 +150,7 @@ class Run:
         ):
             crash = getattr(report.longrepr, "reprcrash", None)
             text = str(crash.message if crash else report.longrepr).strip()
-            self.troubles[key] = text.removeprefix("Failed: ").partition("\n")[0]
+            self.troubles[key] = text.removeprefix("AttemptInvalid: ").partition("\n")[0]
 
     @cached_property
     def wall_seconds(self) -> float:

@@ -7,14 +7,15 @@ import sys
 
 import pytest
 
+from pytest_pinchbench.issues import printable
 from pytest_pinchbench.redaction import Redactor
-from pytest_pinchbench.reports.terminal import printable
+from pytest_pinchbench.session.neighbours import terminal_reporter
 
 
 def say(config: pytest.Config, redactor: Redactor, message: str) -> None:
     """Print a line for the user at once, past pytest's capturing and from any process."""
     line = printable(redactor.text(f"pinchbench: {message}"))
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    reporter = terminal_reporter(config)
     capture = config.pluginmanager.get_plugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
         if reporter is None or hasattr(config, "workerinput"):

@@ -61,6 +61,12 @@ def resolve(config: pytest.Config, environ: Mapping[str, str]) -> Settings:
             " (and --pinchbench-model-base-url and MODEL_API_KEY for an endpoint of your own)"
             + file.models_hint()
         )
+    if "," in (values["model"] or ""):
+        raise SettingsError(
+            f"{given['model'].origin}: cannot measure several models in one run: "
+            f"{values['model']}. Start a run for each model, and compare the runs with "
+            "--pinchbench-compare."
+        )
     _refuse_contradictions(values, given)
     model = ModelSpec(**{"id": "", **_fields("model", values)})
     nowhere = model.base_url is None and "/" not in model.id and "model" not in levels[3]

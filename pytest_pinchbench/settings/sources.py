@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pytest
+
 from pytest_pinchbench import readers
 from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.kinds import Wing, kinds
@@ -14,8 +16,6 @@ from pytest_pinchbench.options import BENCHMARK, OPTIONS
 from pytest_pinchbench.spelling import did_you_mean
 
 if TYPE_CHECKING:
-    import pytest
-
     from pytest_pinchbench.settings.recipes import Layer
     from pytest_pinchbench.settings.yaml_document import Document
 
@@ -65,22 +65,25 @@ def from_environment(config: pytest.Config, environ: Mapping[str, str]) -> Level
 def from_ini(config: pytest.Config) -> Level:
     base = config.inipath.parent if config.inipath else config.invocation_params.dir
     file = config.inipath.name if config.inipath else "ini"
-    _refuse_unknown_ini(config, file)
-    level: Level = {}
-    for option in OPTIONS:
-        raw = config.getini(f"pinchbench_{option.key}")
-        if raw not in (None, ""):
-            level[option.name] = Given(raw, f"{file} (pinchbench_{option.key})", base)
+    with python_warnings.catch_warnings():
+        # newer pytests want no one to look into inicfg, and have no other way
+        python_warnings.simplefilter("ignore")
+        values = getattr(config, "inicfg", {})
+        _refuse_unknown_ini([name for name in values if name.startswith("pinchbench_")], file)
+        level: Level = {}
+        for option in OPTIONS:
+            name = f"pinchbench_{option.key}"
+            try:
+                raw = config.getini(name)
+            except (TypeError, pytest.UsageError):
+                raw = values[name]  # not text, in the native TOML of pytest 9
+            if raw not in (None, ""):
+                level[option.name] = Given(raw, f"{file} ({name})", base)
     return level
 
 
-def _refuse_unknown_ini(config: pytest.Config, file: str) -> None:
-    """Raise ``SettingsError`` for an unknown ini value; pytest only warns, after the run."""
-    with python_warnings.catch_warnings():
-        python_warnings.simplefilter(
-            "ignore"
-        )  # newer pytests want no one to look, and have no other way
-        names = [name for name in getattr(config, "inicfg", ()) if name.startswith("pinchbench_")]
+def _refuse_unknown_ini(names: list[str], file: str) -> None:
+    """Raise ``SettingsError`` for a name that pytest itself would only warn of, at the end."""
     known = [f"pinchbench_{option.key}" for option in OPTIONS]
     for name in names:
         if name not in known:

@@ -70,7 +70,7 @@ def test_the_page_of_a_step_grows_and_stays_below_what_github_takes(tmp_path):
     write_step_summary(many, environ={})
     nowhere = tmp_path / "no folder" / "step.md"
     (said,) = write_step_summary(many, environ={"GITHUB_STEP_SUMMARY": str(nowhere)})
-    assert "cannot be written" in said
+    assert said.startswith("cannot write GITHUB_STEP_SUMMARY: ")
     assert "no folder" in said
 
 
@@ -94,6 +94,13 @@ def test_finished_runs_are_compared_the_last_with_those_before_it(tmp_path):
     assert verdict in lines
     assert lines[lines.index(verdict) + 1].startswith("            allowed; tasks dropped")
     assert lines[lines.index(verdict) + 2].endswith("(allowed: 0.2)")
+    nowhere = {"GITHUB_STEP_SUMMARY": str(tmp_path / "no folder" / "step.md")}
+    (tmp_path / "file").touch()
+    *lines, first, second = compare_finished(
+        runs, compare_fail=0.2, results_dir=tmp_path / "file" / "results", environ=nowhere
+    )[0]
+    assert first.startswith(f"cannot write {tmp_path / 'file' / 'results' / 'comparison.md'}: ")
+    assert second.startswith("cannot write GITHUB_STEP_SUMMARY: ")
     markdown = (tmp_path / "results" / "comparison.md").read_text()
     assert markdown.startswith("| model | mean |")
     assert "**Comparison not met**: the mean is significantly below" in markdown

@@ -25,12 +25,14 @@ class ShellAgent:
     def version(self, sandbox: Any) -> str:
         return "1.0"
 
-    def files(self, sandbox: Any, task: Any, workspace: str) -> dict[str, bytes]:
+    def files(self, sandbox: Any, task: Any, workspace: str, line: Any) -> dict[str, bytes]:
         return {}
 
-    def run(self, sandbox: Any, task: Any, workspace: str, timeout: float) -> AgentRun:
+    def run(self, sandbox: Any, task: Any, workspace: str, line: Any) -> AgentRun:
         script = self.scripts.get(task.id, "true")
+        timeout = line.begin_turn(3600.0)
         done = sandbox.exec(["sh", "-c", script], cwd=workspace, timeout=timeout)
+        line.end_turn(done.seconds)
         sandbox.stop_processes()
         issues: tuple[Issue, ...] = ()
         if done.timed_out:

@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from pytest_pinchbench.environments import ExecResult
+from pytest_pinchbench.harnesses import Requests
 from pytest_pinchbench.harnesses.openclaw import messages as read
 from pytest_pinchbench.issues import Issue
 
@@ -61,16 +62,27 @@ def find_issues(
     endpoint: str,
     *,
     known: int = 0,
+    requests: Requests | None = None,
 ) -> list[Issue]:
     """What went wrong in the turn that just ended.
 
     ``known`` is how many events the transcript had before it. ``log`` is OpenClaw's log file
     where the clock ended the turn, else empty; ``endpoint`` names the model's endpoint for
-    people.
+    people. What the relay knows (``requests``) counts before what OpenClaw wrote.
     """
     answers = _answers(transcript[known:])
     heard = any(_is_answer(event["message"]) for event in _answers(transcript))
     failure = _last_failure(answers, log)
+    if requests is not None:
+        heard = requests.heard
+        if requests.failure and not (failure and _ABOUT_THE_ANSWER.search(failure.words)):
+            failure = Failure(requests.failure, None)
+        elif result.timed_out:  # OpenClaw's own words are about its end
+            failure = None
+    if requests is not None and requests.ended:
+        stopped = _stopped(requests, result, endpoint)
+        if stopped.severity == "FATAL" or not failure:
+            return [stopped]
     issues: list[Issue] = []
 
     if failure and _ABOUT_THE_ANSWER.search(failure.words):
@@ -131,6 +143,33 @@ def find_issues(
             )
         )
     return issues
+
+
+def _stopped(requests: Requests, result: ExecResult, endpoint: str) -> Issue:
+    """Say which limit of the relay ended the attempt, and what that means for its score."""
+    after = f"after {result.seconds:.0f} s"
+    if requests.ended == "time" and requests.heard:
+        return Issue("ERROR", "agent_timeout", f"the agent ran out of time {after}")
+    if requests.ended == "task_budget":
+        message = "the attempt used up its requests (--pinchbench-task-max-requests)"
+        return Issue("ERROR", "task_budget", message)
+    if requests.ended == "tunnel_lost" and requests.heard:
+        message = "the relay's forwarder in the sandbox was ended by the agent"
+        return Issue("ERROR", "tunnel_lost", message)
+    code, message = {
+        "time": ("model_silent", f"not a word of the model had come {after} ({endpoint})"),
+        "agent_starved": (
+            "agent_starved",
+            f"the agent had not asked the model {after}: a busy machine, or OpenClaw hangs",
+        ),
+        "endpoint_waiting": (
+            "model_endpoint",
+            f"the endpoint was out of order for too long ({endpoint}): {requests.failure}",
+        ),
+        "run_budget": ("run_budget", "the run's budget was used up in mid-attempt"),
+        "tunnel_lost": ("sandbox", "the relay's forwarder in the sandbox has ended"),
+    }.get(requests.ended, ("relay", f"the relay ended the attempt: {requests.ended}"))
+    return Issue("FATAL", code, message.removesuffix(": "))
 
 
 def _answers(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
