@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pytest_pinchbench.harnesses import AgentRun, Requests, Usage, sum_usage
-from pytest_pinchbench.issues import SandboxFailure
+from pytest_pinchbench.issues import EnvironmentUnavailable, Issue, SandboxFailure
 from pytest_pinchbench.relay.client import GrantClient, RelayLost
 from pytest_pinchbench.relay.tunnel import Tunnel
 
@@ -23,6 +23,16 @@ _HARD_MARGIN = 60.0
 def reaches_relay(environment: Environment) -> bool:
     """Return whether sandboxes of this kind can be connected with the relay."""
     return environment.on_this_machine or getattr(environment, "has_streams", False)
+
+
+def _shares_loopback(environment: Environment) -> bool:
+    if not environment.on_this_machine:
+        return False
+    try:
+        environment.url_inside("http://127.0.0.1")
+    except EnvironmentUnavailable:  # its network is closed
+        return False
+    return True
 
 
 class RelayedLine:
@@ -41,7 +51,7 @@ class RelayedLine:
         self._watched = False
         self._last: Requests | None = None
         try:
-            self._tunnel = None if environment.on_this_machine else Tunnel(sandbox, grant.port)
+            self._tunnel = None if _shares_loopback(environment) else Tunnel(sandbox, grant.port)
         except BaseException:
             grant.close()
             raise
@@ -89,22 +99,62 @@ class RelayedLine:
             self._sandbox.interrupt()
 
     def close(self, run: AgentRun) -> AgentRun:
-        """Close the line. Return the run with the requests, their usage and their timing."""
         try:
             state = self._grant.close()
         except RelayLost:
             return run
         exchanges = tuple(state["exchanges"])
-        usage = usage_of(exchanges) if exchanges else run.usage
-        return replace(run, usage=usage, requests=exchanges, timing=state["seconds"])
+        run = replace(run, requests=exchanges, timing=state["seconds"])
+        if exchanges:
+            run = replace(run, usage=usage_of(exchanges))
+        if self._last is not None and self._last.ended:
+            stopped = stopped_issue(self._last, run.execution_time)
+            if stopped.severity == "FATAL" or all(one.severity != "FATAL" for one in run.issues):
+                run = replace(run, issues=(stopped,), timed_out=self._last.ended == "time")
+        return run
+
+
+def stopped_issue(requests: Requests, seconds: float) -> Issue:
+    """Say which limit ended the attempt, and what that means for its score."""
+    after = f"after {seconds:.0f} s"
+    if requests.heard:
+        error = {
+            "time": ("agent_timeout", f"the agent ran out of time {after}"),
+            "tunnel_lost": ("tunnel_lost", "the agent ended the relay's forwarder in its sandbox"),
+            "task_budget": (
+                "task_budget",
+                "the attempt's requests are used up (--pinchbench-task-max-requests)",
+            ),
+        }.get(requests.ended)
+        if error:
+            return Issue("ERROR", *error)
+    words = f": {requests.failure}" if requests.failure else ""
+    fatal = {
+        "time": ("model_silent", f"the model had not begun an answer {after}{words}"),
+        "agent_starved": (
+            "agent_starved",
+            f"the agent had not asked the model {after}: a busy machine, or an agent that hangs",
+        ),
+        "endpoint_waiting": (
+            "model_endpoint",
+            f"the model's endpoint was out of order for too long{words}",
+        ),
+        "run_budget": ("run_budget", "the run's budget was used up in mid-attempt"),
+        "tunnel_lost": ("sandbox", "the relay's forwarder in the sandbox has ended"),
+    }
+    return Issue("FATAL", *fatal.get(requests.ended, ("relay", "the relay has ended")))
 
 
 def usage_of(exchanges: tuple[dict[str, Any], ...]) -> Usage:
-    """Add up what the endpoint counted; a request without a count is one without tokens."""
-    names = [name for name in Usage.__dataclass_fields__ if name != "request_count"]
-    known = [
-        Usage(**{name: one["usage"][name] for name in names if name in one["usage"]})
-        for one in exchanges
-        if one["usage"]
-    ]
-    return replace(sum_usage(known), request_count=sum(one["is_answer"] for one in exchanges))
+    """Add up what the endpoint counted. An answer without a count leaves the cost incomplete."""
+    names = Usage.__dataclass_fields__
+    spent = []
+    for one in exchanges:
+        if one["usage"]:
+            counts = {name: value for name, value in one["usage"].items() if name in names}
+            spent.append(Usage(**counts, request_count=int(one["is_answer"])))
+        elif one["is_answer"]:
+            failed = one["status"] is not None and one["status"] >= 400
+            spent.append(Usage(cost_is_complete=failed))
+    answers = sum(one["is_answer"] for one in exchanges)
+    return replace(sum_usage(spent), request_count=answers)

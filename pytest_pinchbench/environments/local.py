@@ -153,7 +153,7 @@ class LocalSandbox(ExecSandbox):
         self._kill_everything()
 
     def interrupt(self) -> None:
-        supervisor.stop(self._cookie, frozenset(process.pid for process in list(self._busy)))
+        supervisor.stop(self._cookie)  # and no supervisor, which has yet to report
 
     def _kill_everything(self) -> None:
         while self._staying:

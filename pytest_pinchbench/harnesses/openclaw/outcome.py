@@ -79,10 +79,6 @@ def find_issues(
             failure = Failure(requests.failure, None)
         elif result.timed_out:  # OpenClaw's own words are about its end
             failure = None
-    if requests is not None and requests.ended:
-        stopped = _stopped(requests, result, endpoint)
-        if stopped.severity == "FATAL" or not failure:
-            return [stopped]
     issues: list[Issue] = []
 
     if failure and _ABOUT_THE_ANSWER.search(failure.words):
@@ -143,33 +139,6 @@ def find_issues(
             )
         )
     return issues
-
-
-def _stopped(requests: Requests, result: ExecResult, endpoint: str) -> Issue:
-    """Say which limit of the relay ended the attempt, and what that means for its score."""
-    after = f"after {result.seconds:.0f} s"
-    if requests.ended == "time" and requests.heard:
-        return Issue("ERROR", "agent_timeout", f"the agent ran out of time {after}")
-    if requests.ended == "task_budget":
-        message = "the attempt used up its requests (--pinchbench-task-max-requests)"
-        return Issue("ERROR", "task_budget", message)
-    if requests.ended == "tunnel_lost" and requests.heard:
-        message = "the relay's forwarder in the sandbox was ended by the agent"
-        return Issue("ERROR", "tunnel_lost", message)
-    code, message = {
-        "time": ("model_silent", f"not a word of the model had come {after} ({endpoint})"),
-        "agent_starved": (
-            "agent_starved",
-            f"the agent had not asked the model {after}: a busy machine, or OpenClaw hangs",
-        ),
-        "endpoint_waiting": (
-            "model_endpoint",
-            f"the endpoint was out of order for too long ({endpoint}): {requests.failure}",
-        ),
-        "run_budget": ("run_budget", "the run's budget was used up in mid-attempt"),
-        "tunnel_lost": ("sandbox", "the relay's forwarder in the sandbox has ended"),
-    }.get(requests.ended, ("relay", f"the relay ended the attempt: {requests.ended}"))
-    return Issue("FATAL", code, message.removesuffix(": "))
 
 
 def _answers(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
