@@ -6,10 +6,19 @@ the scoring rules (docs: README, "How scores are made").
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Replace by ``?`` what a terminal would act on, in text that others wrote."""
+    return _CONTROLS.sub("?", text)
+
 
 Severity = Literal["WARNING", "ERROR", "FATAL"]
 
@@ -48,7 +57,8 @@ class TaskFileError(SuiteError):
     """
 
     def __init__(self, path: object, line: int, reason: str) -> None:
-        super().__init__(f"{path}:{line}: {reason}")
+        shown = printable(str(path)).replace("\n", "?").replace("::", "?")
+        super().__init__(f"{shown}:{line}: {reason}")
         self.path = path
         self.line = line
         self.reason = reason
@@ -95,6 +105,10 @@ class OtherExperiment(RunAborted):
 
 class SanityFailed(RunAborted):
     """The suite's sanity task scored nothing: what is wrong would cost every other task."""
+
+
+class BudgetUsedUp(PinchBenchError):
+    """The run's budget was used up in mid-attempt. The attempt counts as not run."""
 
 
 class AttemptInvalid(Exception):

@@ -30,9 +30,6 @@ APART = {"recipes"}
 
 LIMIT = 400
 NO_LIMIT = {"pytest_pinchbench/environments/inside/supervisor.py"}  # it travels alone
-STILL_TOO_LONG = {
-    "pytest_pinchbench/suite/task_file.py": 417,
-}
 
 
 def module_name(path: Path) -> str:
@@ -143,9 +140,7 @@ def test_files_are_short() -> None:
         for path in FILES
     }
     too_long = {
-        name: length
-        for name, length in lengths.items()
-        if length > STILL_TOO_LONG.get(name, LIMIT) and name not in NO_LIMIT
+        name: length for name, length in lengths.items() if length > LIMIT and name not in NO_LIMIT
     }
     assert too_long == {}
     assert median(lengths.values()) <= 150

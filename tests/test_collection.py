@@ -246,3 +246,28 @@ def test_a_projects_own_model_option_goes_on_working(pytester, suite):
 def test_collecting_leaves_nothing_behind(pytester, suite):
     pytester.runpytest(*RUN)
     assert not (pytester.path / "pinchbench-results").exists()
+
+
+def test_hostile_file_names_are_printed_without_effect(pytester, project, run):
+    suite = project({"task_a": "echo yes > made.txt"})
+    text = (suite / "tasks" / "task_a.md").read_text()
+    for name in ("task_\x1b[31m.md", "task_x\n::error::boom.md", "task_\u202eb.md"):
+        (suite / "tasks" / name).write_text(text)
+    (suite / "tasks" / b"task_\xff.md".decode(errors="surrogateescape")).write_text(text)
+    result = run("--collect-only", "-q")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    shown = result.stdout.str() + result.stderr.str()
+    assert "\x1b[31m" not in shown
+    assert "\u202e" not in shown
+    assert not any(line.startswith("::error") for line in shown.splitlines())
+    assert shown.count("its name holds a control character, or '::'") == 4
+    run("--collect-only", "-q", "--pinchbench-suite", "task_a").assert_outcomes()
+
+
+def test_an_unknown_key_is_said_once_before_the_run(pytester, project, run):
+    project({"task_a": "echo yes > made.txt"}, task_a={"time_out_seconds": 5})
+    result = run()
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["pinchbench: *task_a.md:*: *time_out_seconds*, did you mean *timeout_seconds*"]
+    )

@@ -215,14 +215,16 @@ def test_a_retry_gets_a_fresh_sandbox_and_every_try_is_counted(pytester, project
     assert record["retried"][0]["issues"][0]["code"] == "agent_exit"
 
 
-def test_a_missing_asset_costs_only_its_own_task(pytester, project, run):
+def test_a_missing_asset_is_known_before_anything_is_paid(pytester, project, run):
     project(
         {"task_a": GOOD, "task_b": GOOD},
         task_b={"workspace_files": [{"source": "big.pdf", "dest": "big.pdf"}]},
     )
     result = run()
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*task_b needs *big.pdf*"])
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["*task_b.md:*: source 'big.pdf' cannot be copied: *"])
+    assert records(pytester) == {}
+    run("--pinchbench-suite", "task_a").assert_outcomes(passed=1)
 
 
 @pytest.mark.slow
@@ -659,7 +661,9 @@ def test_a_merge_is_gated_as_one_run(pytester, project, run):
     two = (f"--pinchbench-merge={whole}", f"--pinchbench-merge={half}")
     result = merged(*two, "--pinchbench-fail-under=0.75")
     assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["Gate        met: mean 0.750 of 2 tasks, required 0.75"])
+    result.stdout.fnmatch_lines(
+        ["Gate        met: mean 0.750 of 2 of the 3 tasks of skill, required 0.75"]
+    )
     assert merged(*two, "--pinchbench-fail-under=0.76").ret == pytest.ExitCode.TESTS_FAILED
     result = merged(*two, f"--pinchbench-merge={broken}", "--pinchbench-fail-under=0.1")
     assert result.ret == pytest.ExitCode.TESTS_FAILED

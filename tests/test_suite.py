@@ -17,13 +17,8 @@ import pytest
 from support.settings_of import settings_of
 
 from pytest_pinchbench.issues import SuiteError
-from pytest_pinchbench.suite.load import (
-    _Clone,
-    load_suite,
-    resolve_skill_dir,
-    select,
-    suite_commit,
-)
+from pytest_pinchbench.suite.checkout import _Clone, resolve_skill_dir, suite_commit
+from pytest_pinchbench.suite.load import load_suite, select, suite_digest
 
 pytest_plugins = ("pytester",)
 
@@ -58,6 +53,30 @@ def test_an_id_twice_names_both_files(tmp_path: Path, write_suite: WriteSuite) -
     root = write_suite(tmp_path, task_a={"id": "same"}, task_b={"id": "same"})
     with pytest.raises(SuiteError, match=r"the id same is there twice.*task_a\.md.*task_b\.md"):
         load_suite(root)
+
+
+def test_ids_that_differ_in_case_only_name_both_files(
+    tmp_path: Path, write_suite: WriteSuite
+) -> None:
+    root = write_suite(tmp_path, task_a={"id": "same"}, task_b={"id": "SAME"})
+    with pytest.raises(SuiteError, match=r"the id SAME .*task_a\.md \(as same: .*task_b\.md"):
+        load_suite(root)
+
+
+def test_the_digest_is_of_what_is_inside_the_checkout(
+    tmp_path: Path, write_suite: WriteSuite
+) -> None:
+    root = write_suite(tmp_path / "skill", task_a={})
+    (root / "assets" / "data").write_text("1")
+    before = suite_digest(root)
+    outside = tmp_path / "outside"
+    outside.write_text("1")
+    os.symlink(outside, root / "assets" / "link")
+    os.symlink("/dev/zero", root / "assets" / "zero")
+    os.mkfifo(root / "assets" / "fifo")
+    assert suite_digest(root) == before
+    (root / "assets" / "data").write_text("2")
+    assert suite_digest(root) != before
 
 
 def test_a_file_that_does_not_parse_leaves_the_others(
@@ -325,7 +344,7 @@ def test_an_interrupted_clone_is_neither_taken_for_a_good_one_nor_left(fetch: Fe
         "import sys\n"
         "from pathlib import Path\n"
         "from types import SimpleNamespace\n"
-        "from pytest_pinchbench.suite.load import resolve_skill_dir\n"
+        "from pytest_pinchbench.suite.checkout import resolve_skill_dir\n"
         "settings = SimpleNamespace(skill_dir=None, skill_repo_url=sys.argv[1],\n"
         "    skill_repo_tag='v1.1.0', data_dir=Path(sys.argv[2]))\n"
         "resolve_skill_dir(settings, print)\n"

@@ -17,10 +17,12 @@ FRONT = """\
 id: task_a
 name: A task
 category: files
-grading_type: automated
+grading_type: llm_judge
 timeout_seconds: 60
 """
+AUTOMATED = FRONT.replace("llm_judge", "automated")
 PROMPT = "## Prompt\n\nDo it.\n"
+CHECKS = "\n## Automated Checks\n\n```python\n{}\n```\n"
 
 Load = Callable[..., Task]
 
@@ -54,13 +56,13 @@ def refused(load: Callable[[], Task]) -> str:
 def test_front_matter_becomes_fields(load: Load) -> None:
     task = load()
     assert (task.id, task.name, task.category) == ("task_a", "A task", "files")
-    assert (task.grading_type, task.timeout_seconds) == ("automated", 60.0)
+    assert (task.grading_type, task.timeout_seconds) == ("llm_judge", 60.0)
     assert task.workspace_files == ()
     assert task.grading_weights is None
 
 
 def test_name_and_category_may_be_left_out(load: Load) -> None:
-    task = load(front="id: task_a\ngrading_type: hybrid\ntimeout_seconds: 1.5\n")
+    task = load(front="id: task_a\ngrading_type: llm_judge\ntimeout_seconds: 1.5\n")
     assert (task.name, task.category, task.timeout_seconds) == ("task_a", "uncategorized", 1.5)
 
 
@@ -82,6 +84,9 @@ def test_sections_are_taken_verbatim(load: Load) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "Expected Behavior\n---",
+        "Two lines\nExpected Behavior\n-----------------",
+        "Prompt\n---",
         "```markdown\n## Expected Behavior\n```",
         "~~~\n## Expected Behavior\n```\n~~~",
         "````\n```\n## Expected Behavior\n```\n````",
@@ -103,7 +108,7 @@ def test_what_only_looks_like_a_section_is_text(load: Load, text: str) -> None:
 
 @pytest.mark.parametrize(
     "heading",
-    ["## Prompt", "## Prompt ##", "   ##   Prompt", "## prompt", "Prompt\n---", "## PROMPT\t"],
+    ["## Prompt", "## Prompt ##", "   ##   Prompt", "## prompt", "## PROMPT\t"],
 )
 def test_every_spelling_of_a_level_2_heading_begins_a_section(load: Load, heading: str) -> None:
     assert load(f"{heading}\n\nDo it.\n").sections == {"Prompt": "Do it."}
@@ -137,7 +142,10 @@ def test_a_rule_of_dashes_in_the_body_does_not_end_the_front_matter(load: Load) 
         '```python title="check.py"\n{}\n```',
         "``` python\n{}\n```",
         "```sh\nls\n```\n\n```python\n{}\n```\n\n```python\nsecond = 2\n```",
-        "```py\nno = 1\n```\n\n```python\n{}\n```",
+        "```python3\n{}\n```\n\n```python\nsecond = 2\n```",
+        "```PY\n{}\n```",
+        "```Python\n{}\n```",
+        "```pycon\nno = 1\n```\n\n```python\n{}\n```",
     ],
 )
 def test_the_checks_are_the_first_python_block_whole(load: Load, block: str) -> None:
@@ -183,7 +191,25 @@ def test_a_key_without_a_value_is_as_good_as_none(load: Load, key: str) -> None:
 
 
 def test_unknown_front_matter_is_kept(load: Load) -> None:
-    assert load(front=FRONT + "multi_session: true\n").front_matter["multi_session"] is True
+    task = load(front=FRONT + "multi_session: true\n")
+    assert task.front_matter["multi_session"] is True
+    assert task.warnings == ()
+
+
+def test_an_unknown_key_is_a_warning_with_the_nearest_known_one(load: Load) -> None:
+    task = load(front=FRONT + "workspace_file: []\ncolour: red\n")
+    assert [warning.partition("task_a.md:")[2] for warning in task.warnings] == [
+        "7: unknown key 'workspace_file', did you mean 'workspace_files'?: it is not acted on",
+        "8: unknown key 'colour': it is not acted on",
+    ]
+
+
+def test_prerequisites_are_texts(load: Load) -> None:
+    task = load(front=FRONT + "prerequisites:\n- cli:gh\n- npm:@a/b\n- service:x\n")
+    assert task.prerequisites == ("cli:gh", "npm:@a/b", "service:x")
+    assert "10: the prerequisite 'service:x' is not looked for" in task.warnings[0]
+    message = refused(lambda: load(front=FRONT + "prerequisites: gh\n"))
+    assert message == "7: prerequisites has to be a list of texts"
 
 
 # -- files for the workspace ------------------------------------------------------------------
@@ -207,19 +233,35 @@ def test_workspace_files_are_text_or_assets(load: Load, tmp_path: Path) -> None:
     )
 
 
-def test_a_missing_asset_is_left_to_the_attempt(load: Load, tmp_path: Path) -> None:
-    """A checkout may lack a large file; that is no reason to refuse its other tasks."""
-    for source in ("big.pdf", "assets/big.pdf"):
-        task = load(front=FRONT + f"workspace_files: [{{source: {source}, dest: big.pdf}}]\n")
-        assert task.workspace_files[0].source == tmp_path / "assets" / "big.pdf"
-
-
-def test_links_that_lead_nowhere_are_missing_assets(load: Load, tmp_path: Path) -> None:
+def test_a_missing_asset_is_found_before_an_agent_is_paid(load: Load, tmp_path: Path) -> None:
     os.symlink("loop", tmp_path / "assets" / "loop")
     os.symlink("gone", tmp_path / "assets" / "dangling")
-    for source in ("loop", "dangling"):
-        task = load(front=FRONT + f"workspace_files: [{{source: {source}, dest: x}}]\n")
-        assert task.workspace_files[0].source == tmp_path / "assets" / source
+    for source in ("big.pdf", "assets/big.pdf", "loop", "dangling"):
+        front = f"{FRONT}workspace_files:\n- {{source: {source}, dest: x}}\n"
+        message = refused(lambda front=front: load(front=front))
+        assert message.startswith(f"8: source '{source}' cannot be copied: there is no such file")
+
+
+def test_a_pointer_of_git_lfs_is_no_asset(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "assets" / "big.pdf").write_text(
+        "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+    )
+    front = f"{FRONT}workspace_files:\n- {{source: big.pdf, dest: x}}\n"
+    message = refused(lambda: load(front=front))
+    assert message.startswith("8: source 'big.pdf' cannot be copied: only its Git LFS pointer")
+
+
+def test_nothing_is_read_from_outside_the_checkout(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "assets").rmdir()
+    os.symlink("/etc", tmp_path / "assets")
+    front = f"{FRONT}workspace_files: [{{source: passwd, dest: x}}]\n"
+    assert "assets is a link out of the checkout" in refused(lambda: load(front=front))
+    load()
+    path = tmp_path / "tasks" / "task_a.md"
+    outside = tmp_path.with_name(f"{tmp_path.name}-outside.md")
+    path.rename(outside)
+    os.symlink(outside, path)
+    assert refused(lambda: load_task(path)).startswith("1: cannot be read: it is a link out of")
 
 
 def test_a_folder_of_assets_called_assets_is_found(load: Load, tmp_path: Path) -> None:
@@ -325,6 +367,13 @@ def line_of(key: str, value: str) -> str:
         ("id", "'..'", "id '..' may hold only letters"),
         ("id", "'a b'", "id 'a b' may hold only letters"),
         ("id", "'a::b'", "id 'a::b' may hold only letters"),
+        ("id", "task_a.", "begins with a letter or digit, and ends with one"),
+        ("id", "run.json", "id 'run.json' cannot name a folder of a run"),
+        ("id", "Summary.MD", "id 'Summary.MD' cannot name a folder of a run"),
+        ("name", r'"a\e[31mb"', r"name 'a\x1b[31mb' holds a control character"),
+        ("category", r'"a\nb"', "category 'a\\nb' holds a control character"),
+        ("other", r'"half \ud83d"', "half of a surrogate pair"),
+        ("timeout_seconds", "1" * 5000, "not a valid value: a number of 5000 characters"),
         ("id", "x" * 101, "may hold only letters, digits, '_', '-' and '.', 100 at most"),
         ("name", "[a]", "name has to be text, in quotes if need be, not ['a']"),
         ("category", "3", "category has to be text, in quotes if need be, not 3"),
@@ -397,6 +446,34 @@ def test_a_missing_id_is_named_at_the_front_matter(load: Load) -> None:
             "9: the section Prompt is empty",
         ),
         (f"---\n{FRONT}---\n\n{PROMPT}\n{PROMPT}", "13: the section Prompt is there twice"),
+        (
+            f"---\n{FRONT}---\n\n{PROMPT}\n## Automated Check\n",
+            "13: unknown section 'Automated Check', did you mean 'Automated Checks'?",
+        ),
+        (
+            f"---\n{FRONT}---\n\n{PROMPT}\n## Expected behaviour\n",
+            "13: unknown section 'Expected behaviour', did you mean 'Expected Behavior'?",
+        ),
+        (
+            f"---\n{FRONT}---\n\n{PROMPT}\n~~~~sh\nls\n~~~\n\n## Grading Criteria\n\nx\n",
+            "13: the fence ~~~~ is never closed",
+        ),
+        (
+            f"---\n{AUTOMATED}---\n\n{PROMPT}",
+            "5: there is no section '## Automated Checks'",
+        ),
+        (
+            f"---\n{AUTOMATED}---\n\n{PROMPT}\n## Automated Checks\n\n```sh\nls\n```\n",
+            "13: the section Automated Checks has no block tagged ```python",
+        ),
+        (
+            f"---\n{AUTOMATED}---\n\n{PROMPT}{CHECKS.format('x = 1' + chr(10) + 'def grade(:')}",
+            "17: the automated checks do not compile: invalid syntax",
+        ),
+        (
+            f"---\n{AUTOMATED}---\n\n{PROMPT}{CHECKS.format('def grades(t, w): grade(t)')}",
+            "16: the automated checks define no function called grade",
+        ),
     ],
 )
 def test_files_that_are_no_task_name_reason_and_line(
@@ -423,7 +500,84 @@ def test_aliases_that_multiply_are_read_without_ado(load: Load) -> None:
     bomb = "a0: &a0 x\n" + "".join(
         f"{name}: &{name} [{', '.join([f'*{below}'] * 10)}]\n" for below, name in pairwise(names)
     )
-    assert load(front=FRONT + bomb).id == "task_a"
+    assert "larger than 8 MiB" in refused(lambda: load(front=FRONT + bomb))
+    merged = "a0: &a0 {k: x}\n" + "".join(
+        f"{name}: &{name} {{<<: [{', '.join([f'*{below}'] * 10)}]}}\n"
+        for below, name in pairwise(names)
+    )
+    assert "larger than 8 MiB" in refused(lambda: load(front=FRONT + merged))
+    few = "a0: &a0 x\nmulti_session: [*a0, *a0]\n"
+    assert load(front=FRONT + few).front_matter["multi_session"] == ["x", "x"]
+
+
+def test_a_value_of_any_key_may_not_be_a_bomb(load: Load) -> None:
+    for key in ("id", "name", "timeout_seconds", "grading_type", "sessions", "workspace_files"):
+        bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
+            f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 20)
+        )
+        began = time.process_time()
+        refused(lambda key=key, bomb=bomb: load(front=bomb + line_of(key, "*a19")))
+        assert time.process_time() - began < 2
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "tasks").mkdir()
+    path = tmp_path / "tasks" / "task_a.md"
+    os.mkfifo(path)
+    assert refused(lambda: load_task(path)) == "1: cannot be read: it is not a regular file"
+    path.unlink()
+    os.symlink("/dev/zero", path)
+    assert refused(lambda: load_task(path)).startswith("1: cannot be read: it is a link out of")
+    path.unlink()
+    with path.open("wb") as file:
+        file.truncate((8 << 20) + 1)
+    assert refused(lambda: load_task(path)) == "1: cannot be read: it is larger than 8 MiB"
+
+
+def test_an_emoji_as_json_spells_it_is_read(load: Load) -> None:
+    front = FRONT.replace("A task", '"A \\ud83d\\ude00 task"')
+    assert "\\ud83d\\ude00" in front
+    literal = "sessions:\n- |\n  print('\\ud83d\\ude00')\n"
+    task = load(front=front + literal)
+    assert task.name == "A \U0001f600 task"
+    assert task.prompts == (Prompt("print('\\ud83d\\ude00')"),)
+
+
+# -- automated checks -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def grade(t, w): return {}",
+        "async def helper(): pass\ngrade = lambda t, w: {}",
+        "if True:\n    def grade(t, w): return {}",
+        "try:\n    from x import grade\nexcept ImportError:\n    grade = None",
+        "from helpers import *",
+        "globals()['grade'] = dict",
+        "class grade(dict):\n    def __init__(self, t, w): pass",
+    ],
+)
+def test_checks_may_define_grade_in_any_way(load: Load, source: str) -> None:
+    task = load(PROMPT + CHECKS.format(source), AUTOMATED)
+    assert task.automated_checks == f"{source}\n"
+
+
+def test_checks_of_a_task_for_the_judge_alone_are_not_looked_at(load: Load) -> None:
+    assert load(PROMPT + CHECKS.format("not python")).imports == ()
+
+
+def test_the_modules_that_checks_import_at_their_top_are_known(load: Load) -> None:
+    source = (
+        '"""Doc."""\nfrom __future__ import annotations\nimport json, numpy.linalg\n'
+        "try:\n    import maybe\nexcept ImportError:\n    maybe = None\n"
+        "def helper():\n    import deep\n"
+        "def grade(transcript, workspace):\n"
+        '    """Doc."""\n    import yaml\n    from lxml import etree\n'
+        "    sys.path.insert(0, workspace)\n    import solution\n    return {}"
+    )
+    task = load(PROMPT + CHECKS.format(source), AUTOMATED)
+    assert task.imports == ("json", "numpy.linalg", "yaml", "lxml")
 
 
 def test_a_thousand_tasks_load_in_seconds(load: Load, tmp_path: Path) -> None:

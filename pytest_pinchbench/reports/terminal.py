@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pytest_pinchbench.issues import printable
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.results.records import Record
 
 WIDTH = 80
 _INDENT = " " * 12
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def summary_lines(summary: Mapping[str, Any], where: str) -> list[str]:
@@ -192,11 +191,6 @@ def why_invalid(record: Record) -> str:
     after = f" after {tries} tries" if tries > 1 else ""
     lines = (f"invalid, no score{after}: " + "\n".join(fatal)).splitlines()
     return "\n".join(_no_commands(lines))
-
-
-def printable(text: str) -> str:
-    """What an agent, a judge or an endpoint said, without what a terminal would act on."""
-    return _CONTROLS.sub("?", text)
 
 
 def _no_commands(lines: Iterable[str]) -> Iterator[str]:

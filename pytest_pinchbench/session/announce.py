@@ -21,6 +21,7 @@ def notes(run: Run) -> list[str]:
     lines = [
         *run.settings.warnings,
         *run.mode.notes(run.selected, run.short),
+        *(warning for task in run.suites.tasks().values() for warning in task.warnings),
         *_judge_missing(run),
     ]
     return [run.redactor.text(line) for line in lines]

@@ -11,7 +11,8 @@ import pytest
 from pytest_pinchbench.issues import SuiteError
 from pytest_pinchbench.results.earlier_runs import read_run_json
 from pytest_pinchbench.session.run import Run
-from pytest_pinchbench.suite.load import holds_task_files, is_suite_folder, resolve_skill_dir
+from pytest_pinchbench.suite.checkout import resolve_skill_dir
+from pytest_pinchbench.suite.load import holds_task_files, is_suite_folder
 
 
 def find_arguments(run: Run) -> None:

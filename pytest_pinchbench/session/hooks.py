@@ -15,7 +15,7 @@ from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.session import announce, neighbours
 from pytest_pinchbench.session.items import SuiteDirectory, TaskItem
-from pytest_pinchbench.session.progress import Live
+from pytest_pinchbench.session.progress import Progress
 from pytest_pinchbench.session.run import Run
 from pytest_pinchbench.suite.load import is_suite_folder
 
@@ -91,7 +91,7 @@ class ControllerHooks:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self._live: Live | None = None
+        self._progress: Progress | None = None
 
     def pytest_report_header(self) -> list[str]:
         return announce.header(self.run)
@@ -107,21 +107,21 @@ class ControllerHooks:
         if self.run.directory is None:
             return (yield)
         if reporter is not None:
-            self._live = Live(reporter, total=lambda: len(self.run.selected))
-            self._live.start()
+            self._progress = Progress(reporter, total=lambda: self.run.to_run)
+            self._progress.start()
         try:
             return (yield)
         finally:
-            if self._live is not None:
-                self._live.stop()
+            if self._progress is not None:
+                self._progress.stop()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        if self._live is not None:
-            self._live.started(nodeid)
+        if self._progress is not None:
+            self._progress.started(nodeid)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        if self._live is not None:
-            self._live.finished(nodeid)
+        if self._progress is not None:
+            self._progress.finished(nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -130,9 +130,9 @@ class ControllerHooks:
             for name, value in report.user_properties
         ]
         self.run.note_report(report)
-        if self._live is not None and report.when == "setup":
+        if self._progress is not None and report.when == "setup":
             properties: dict[str, Any] = dict(report.user_properties)
-            self._live.scored(properties.get("score"), properties.get("total_cost_usd"))
+            self._progress.scored(properties.get("score"), properties.get("total_cost_usd"))
 
     def pytest_report_teststatus(
         self, report: pytest.TestReport | pytest.CollectReport
@@ -164,7 +164,8 @@ class XdistHooks:
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput["pinchbench"] = self.run.for_worker()
 
-    def pytest_xdist_node_collection_finished(self) -> None:
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        self.run.to_run = len(ids)
         if not self.run.selected and self.run.directory is not None:
             self.run.select(self.run.directory.shared("chosen"))
             for note in announce.notes(self.run):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from pytest_pinchbench.issues import printable
+
 _NODE_ID = re.compile(r"::(?P<task>[^:\[]+)(?:\[(?P<attempt>\d+)\])?$")
 
 
@@ -20,6 +22,7 @@ def file_id(task_file: Path, rootdir: Path, skill_dir: Path | None) -> str:
     ``tasks/...`` in the run's own suite and in a suite outside the rootdir; below the rootdir
     the path from there, as for any test file.
     """
+    task_file = task_file.with_name(printable(task_file.name).replace("\n", "?").replace("::", "?"))
     root = task_file.parent.parent
     own = skill_dir is not None and skill_dir.resolve() == root.resolve()
     if not own and task_file.is_relative_to(rootdir):

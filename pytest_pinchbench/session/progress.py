@@ -1,4 +1,4 @@
-"""Says what is running while nothing else is said.
+"""Progress display: what is running, how many tasks are done, their mean and cost.
 
 On a terminal: a status line below pytest's own output, renewed every second. Elsewhere (CI
 logs): a line every minute.
@@ -19,8 +19,8 @@ _EVERY = 60.0  # seconds between lines where there is no terminal
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class Live:
-    """Follows the items of a run by their node ids; ``write`` gets whole lines."""
+class Progress:
+    """Follow the items of a run by their node ids, and show them until :meth:`stop`."""
 
     def __init__(self, reporter: Any, total: Callable[[], int]) -> None:
         self._reporter = reporter
@@ -31,7 +31,7 @@ class Live:
         self._cost = 0.0
         self._lock = threading.RLock()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._loop, daemon=True, name="pinchbench-live")
+        self._thread = threading.Thread(target=self._loop, daemon=True, name="pinchbench-progress")
         writer = reporter._tw
         self._out = _past_capturing(writer._file)
         self._screen: _StatusLine | None = None

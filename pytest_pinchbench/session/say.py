@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from pytest_pinchbench.issues import printable
 from pytest_pinchbench.redaction import Redactor
-from pytest_pinchbench.reports.terminal import printable
 from pytest_pinchbench.session.neighbours import terminal_reporter
 
 

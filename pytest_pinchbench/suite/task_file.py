@@ -1,45 +1,44 @@
-"""The task file format: YAML front matter, then Markdown with level-2 sections.
-
-The Markdown is read as CommonMark reads it, so that a ``##`` line or a fence inside a fenced
-block is text. Text is taken from the source lines as it stands.
-"""
+"""The task file format: YAML front matter, then Markdown with level-2 sections."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pytest_pinchbench.issues import TaskFileError
+from pytest_pinchbench.settings.yaml_document import LineError, YamlError, parse, shown
 from pytest_pinchbench.spelling import did_you_mean
+from pytest_pinchbench.suite.checks import inspect_checks
+from pytest_pinchbench.suite.markdown import Section, split_sections
+from pytest_pinchbench.suite.workspace_files import (
+    CONTROL,
+    WorkspaceFile,
+    WorkspaceFiles,
+    is_inside,
+)
 
 if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-    from markdown_it.token import Token
-
     from pytest_pinchbench.settings.yaml_document import Document
 
 GradingType = Literal["automated", "llm_judge", "hybrid"]
 
-
-@dataclass(frozen=True)
-class WorkspaceFile:
-    """A file that is in the workspace before the agent starts.
-
-    ``dest`` is a relative POSIX path inside the workspace. Exactly one of ``content`` (text,
-    written as UTF-8) and ``source`` (a file inside the suite's assets folder) is given.
-    ``source`` need not exist: a checkout may lack a large file, which then ends the attempts
-    of this task alone.
-    """
-
-    dest: str
-    content: str | None = None
-    source: Path | None = None
+LARGEST_FILE = 8 << 20
+"""Bytes of a task file."""
+_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_])?")
+# a file of the run directory ends in one of these, and each task has a folder there
+_FILES = re.compile(r".*\.(json|jsonl|md|html|txt|xml|csv|lock|tmp)", re.IGNORECASE)
+_KEYS = (
+    *("id", "name", "category", "grading_type", "timeout_seconds", "workspace_files"),
+    *("sessions", "multi_session", "grading_weights", "prerequisites", "grade_in"),
+)
+PREREQUISITES = ("cli", "npm")
+"""Kinds of prerequisites that can be looked for in a sandbox."""
 
 
 @dataclass(frozen=True)
@@ -75,66 +74,57 @@ class Task:
     path: Path
     front_matter: Mapping[str, Any]
     sections: Mapping[str, str]
+    imports: tuple[str, ...] = ()
+    """Modules that the automated checks import at their top."""
+    prerequisites: tuple[str, ...] = ()
+    """What has to be in the sandbox: ``cli:gh`` is a program, ``npm:NAME`` a package."""
+    warnings: tuple[str, ...] = ()
+    """What is odd about the file, ``path:line: reason`` each."""
 
 
-def load_task(path: Path, assets: Path | None = None) -> Task:
-    """Read and check one task file. Raises :class:`TaskFileError`.
+def load_task(path: Path, root: Path | None = None) -> Task:
+    """Read and check one task file of the checkout ``root`` (default: two folders up).
 
-    ``assets`` is the folder that ``source`` entries of ``workspace_files`` name files in;
-    without it, the folder ``assets`` beside the one that holds the task file.
+    Raises :class:`TaskFileError`.
     """
-    return _TaskFile(path, assets or path.parent.parent / "assets").task()
-
-
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_SECTIONS = (
-    "Prompt",
-    "Expected Behavior",
-    "Grading Criteria",
-    "Automated Checks",
-    "LLM Judge Rubric",
-)
-
-
-@dataclass(frozen=True)
-class _Section:
-    line: int
-    text: str
-    python: str | None
-    """The first ``python`` fenced block."""
+    try:
+        return _TaskFile(path, root or path.parent.parent).task()
+    except LineError as error:
+        raise TaskFileError(path, error.line, error.reason) from None
 
 
 class _TaskFile:
-    """One task file on its way to a :class:`Task`; knows which line to blame."""
+    """One task file on its way to a :class:`Task`. Its methods raise ``LineError``."""
 
-    def __init__(self, path: Path, assets: Path) -> None:
+    def __init__(self, path: Path, root: Path) -> None:
         self.path = path
-        self.assets = assets
+        self.root = root
         self.front: Document
 
     def task(self) -> Task:
         front, front_line, body, body_line = self._split(self._read())
         self.front = self._front_matter(front, front_line)
         matter = self.front.value
-        sections = self._sections(body, body_line)
+        sections = split_sections(body, body_line)
         texts = {title: section.text for title, section in sections.items()}
         sessions = self._sessions()
         prompt = texts.get("Prompt", "")
         if not sessions and not prompt:
             section = sections.get("Prompt")
-            raise self._error(
+            raise LineError(
                 section.line if section else body_line,
                 "the section Prompt is empty"
                 if section
                 else "there is no section '## Prompt', and no sessions in its place",
             )
-        checks = sections.get("Automated Checks")
         task_id = self._id()
+        grading_type = self._grading_type()
+        checks = sections.get("Automated Checks")
         return Task(
             id=task_id,
             name=self._text("name", default=task_id),
             category=self._text("category", default="uncategorized"),
-            grading_type=self._grading_type(),
+            grading_type=grading_type,
             timeout_seconds=self._timeout(),
             prompts=sessions or (Prompt(prompt),),
             prompt=prompt or "\n\n".join(session.text for session in sessions),
@@ -143,30 +133,34 @@ class _TaskFile:
             automated_checks=checks.python if checks else None,
             judge_rubric=texts.get("LLM Judge Rubric") or None,
             grading_weights=self._weights(),
-            workspace_files=self._workspace_files(),
+            workspace_files=WorkspaceFiles(self.front, self.root).read(),
             path=self.path,
             front_matter=matter,
             sections=texts,
+            imports=() if grading_type == "llm_judge" else self._imports(checks),
+            prerequisites=self._prerequisites(),
+            warnings=tuple(self._warnings()),
         )
-
-    def _error(self, line: int, reason: str) -> TaskFileError:
-        return TaskFileError(self.path, line, reason)
-
-    def _wrong(self, reason: str, *place: Any) -> TaskFileError:
-        """The error for the front matter value at ``place``, with its line."""
-        return self._error(self.front.line(*place), reason)
 
     # the file's two halves
 
     def _read(self) -> str:
+        if not is_inside(self.path, self.root):
+            raise LineError(1, f"cannot be read: it is a link out of {self.root}")
         try:
-            data = self.path.read_bytes()
+            # without O_NONBLOCK, a FIFO would hold us for ever
+            with open(os.open(self.path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise LineError(1, "cannot be read: it is not a regular file")
+                data = file.read(LARGEST_FILE + 1)
         except OSError as error:
-            raise self._error(1, f"cannot be read: {error.strerror or error}") from None
+            raise LineError(1, f"cannot be read: {error.strerror or error}") from None
+        if len(data) > LARGEST_FILE:
+            raise LineError(1, f"cannot be read: it is larger than {LARGEST_FILE >> 20} MiB")
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise self._error(data.count(b"\n", 0, error.start) + 1, "not UTF-8 text") from None
+            raise LineError(data.count(b"\n", 0, error.start) + 1, "not UTF-8 text") from None
         return text.replace("\r\n", "\n").replace("\r", "\n")
 
     def _split(self, text: str) -> tuple[str, int, str, int]:
@@ -175,54 +169,41 @@ class _TaskFile:
 
         handler = YAMLHandler()
         if not handler.detect(text):
-            raise self._error(1, "the file has to begin with front matter, after a line '---'")
+            raise LineError(1, "the file has to begin with front matter, after a line '---'")
         try:
             front, body = handler.split(text)
         except ValueError:
-            raise self._error(1, "the front matter has no end: a second line '---'") from None
+            raise LineError(1, "the front matter has no end: a second line '---'") from None
         body_line = text.count("\n", 0, len(text) - len(body)) + 1
         fence_line = text[: len(text) - len(body)].rstrip().count("\n") + 1
         return front, fence_line - front.count("\n"), body, body_line
 
     def _front_matter(self, front: str, line: int) -> Document:
-        from pytest_pinchbench.settings.yaml_document import YamlError, parse
-
-        try:
-            document = parse(front, line)
-        except YamlError as error:
-            raise self._error(error.line, error.reason) from None
+        document = parse(front, line)
         if not isinstance(document.value, dict):
-            raise self._error(line, "the front matter has to be a mapping (key: value)")
+            raise LineError(line, "the front matter has to be a mapping (key: value)")
         return document
 
-    def _sections(self, body: str, first_line: int) -> dict[str, _Section]:
-        """The level-2 sections by title; one that is used may be there only once."""
-        tokens = _block_parser().parse(body)
-        # not splitlines(): a form feed or U+2028 ends no line in Markdown
-        lines = body.split("\n")
-        known = {title.lower(): title for title in _SECTIONS}
-        starts = [index for index, token in enumerate(tokens) if _opens_section(token)]
-        sections: dict[str, _Section] = {}
-        for start, end in zip(starts, [*starts[1:], len(tokens)], strict=False):
-            heading_line, text_line = tokens[start].map or (0, 0)
-            end_line = (tokens[end].map or (0, 0))[0] if end < len(tokens) else len(lines)
-            title = tokens[start + 1].content
-            title = known.get(title.lower(), title)
-            line = first_line + heading_line
-            if title in sections:
-                if title in _SECTIONS:
-                    raise self._error(line, f"the section {title} is there twice")
-                continue
-            python = (
-                token.content
-                for token in tokens[start:end]
-                if token.type == "fence" and token.info.split()[:1] == ["python"]
+    def _imports(self, checks: Section | None) -> tuple[str, ...]:
+        if checks is None:
+            raise self._wrong(
+                "there is no section '## Automated Checks', which this grading_type needs",
+                "grading_type",
             )
-            text = "\n".join(lines[text_line:end_line]).strip()
-            sections[title] = _Section(line, text, next(python, None))
-        return sections
+        if checks.python is None:
+            raise LineError(
+                checks.line, "the section Automated Checks has no block tagged ```python"
+            )
+        try:
+            return inspect_checks(checks.python)
+        except LineError as error:
+            raise LineError(checks.python_line + error.line - 1, error.reason) from None
 
     # front matter, key by key
+
+    def _wrong(self, reason: str, *place: Any) -> YamlError:
+        """The error for the front matter value at ``place``, with its line."""
+        return self.front.error(reason, *place)
 
     def _id(self) -> str:
         matter = self.front.value
@@ -230,11 +211,19 @@ class _TaskFile:
             raise self._wrong("id is missing", "id")
         task_id = matter["id"]
         if not isinstance(task_id, str):
-            raise self._wrong(f"id has to be text, in quotes if need be, not {task_id!r}", "id")
+            raise self._wrong(
+                f"id has to be text, in quotes if need be, not {shown(task_id)}", "id"
+            )
         if not _ID.fullmatch(task_id):
             raise self._wrong(
-                f"id {task_id!r} may hold only letters, digits, '_', '-' and '.', 100 at most,"
-                " and begins with a letter or digit: it names folders and test cases",
+                f"id {shown(task_id)} may hold only letters, digits, '_', '-' and '.', 100 at most,"
+                " begins with a letter or digit, and ends with one or '_': it names folders"
+                " and test cases",
+                "id",
+            )
+        if _FILES.fullmatch(task_id):
+            raise self._wrong(
+                f"id {task_id!r} cannot name a folder of a run: files there end in the same way",
                 "id",
             )
         return task_id
@@ -244,7 +233,11 @@ class _TaskFile:
         if value is None:
             return default
         if not isinstance(value, str):
-            raise self._wrong(f"{key} has to be text, in quotes if need be, not {value!r}", key)
+            raise self._wrong(
+                f"{key} has to be text, in quotes if need be, not {shown(value)}", key
+            )
+        if CONTROL.search(value.strip()):
+            raise self._wrong(f"{key} {shown(value)} holds a control character", key)
         return value.strip() or default
 
     def _grading_type(self) -> GradingType:
@@ -256,7 +249,7 @@ class _TaskFile:
             if value == grading_type:
                 return grading_type
         hint = did_you_mean(value, known) or f"; there are: {', '.join(known)}"
-        raise self._wrong(f"unknown grading_type {value!r}{hint}", "grading_type")
+        raise self._wrong(f"unknown grading_type {shown(value)}{hint}", "grading_type")
 
     def _timeout(self) -> float:
         value = self.front.value.get("timeout_seconds")
@@ -264,7 +257,7 @@ class _TaskFile:
             raise self._wrong("timeout_seconds is missing", "timeout_seconds")
         if not _is_number(value) or value <= 0:
             raise self._wrong(
-                f"timeout_seconds has to be a number of seconds above 0, not {value!r}",
+                f"timeout_seconds has to be a number of seconds above 0, not {shown(value)}",
                 "timeout_seconds",
             )
         return float(value)
@@ -280,11 +273,11 @@ class _TaskFile:
             place = ("grading_weights", key)
             if key not in known:
                 raise self._wrong(
-                    f"unknown key {key!r} in grading_weights{did_you_mean(key, known)}", *place
+                    f"unknown key {shown(key)} in grading_weights{did_you_mean(key, known)}", *place
                 )
             if not _is_number(weight):
                 raise self._wrong(
-                    f"grading_weights.{key} has to be a number, not {weight!r}", *place
+                    f"grading_weights.{key} has to be a number, not {shown(weight)}", *place
                 )
         return {key: float(weight) for key, weight in value.items()}
 
@@ -310,90 +303,23 @@ class _TaskFile:
             )
         return Prompt(entry.strip(), new_session)
 
-    def _workspace_files(self) -> tuple[WorkspaceFile, ...]:
-        value = self.front.value.get("workspace_files")
-        if value is None:
-            return ()
-        if not isinstance(value, list):
-            raise self._wrong("workspace_files has to be a list", "workspace_files")
-        files: dict[str, WorkspaceFile] = {}
-        folders: set[str] = set()
-        for index, entry in enumerate(value):
-            file = self._workspace_file(entry, index)
-            above = {str(parent) for parent in PurePosixPath(file.dest).parents}
-            if file.dest in files:
-                reason = f"{file.dest!r} is there twice"
-            elif file.dest in folders or not above.isdisjoint(files):
-                reason = f"{file.dest!r} cannot be both a file and a folder"
-            else:
-                files[file.dest] = file
-                folders |= above
-                continue
-            raise self._wrong(reason, "workspace_files", index)
-        return tuple(files.values())
+    def _prerequisites(self) -> tuple[str, ...]:
+        value = self.front.value.get("prerequisites") or []
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise self._wrong("prerequisites has to be a list of texts", "prerequisites")
+        return tuple(one.strip() for one in value)
 
-    def _workspace_file(self, entry: Any, index: int) -> WorkspaceFile:
-        place = ("workspace_files", index)
-        known = ("path", "content", "source", "dest")
-        if not isinstance(entry, dict):
-            raise self._wrong("an entry has to be {path, content} or {source, dest}", *place)
-        for key in entry:
-            if key not in known:
-                raise self._wrong(f"unknown key {key!r}{did_you_mean(key, known)}", *place, key)
-        keys = frozenset(entry)
-        if keys == {"path", "content"}:
-            if not isinstance(entry["content"], str):
-                raise self._wrong(
-                    f"content has to be text, not {entry['content']!r}", *place, "content"
-                )
-            return WorkspaceFile(self._inside(entry, "path", place), content=entry["content"])
-        if keys == {"source", "dest"}:
-            source = self._asset(self._inside(entry, "source", place), place)
-            return WorkspaceFile(self._inside(entry, "dest", place), source=source)
-        raise self._wrong(
-            f"an entry has to be {{path, content}} or {{source, dest}}, not {sorted(keys)}", *place
-        )
-
-    def _inside(self, entry: dict[str, Any], key: str, place: tuple[Any, ...]) -> str:
-        """The value as a plain relative path that names something below its folder."""
-        value = entry[key]
-        if not isinstance(value, str):
-            raise self._wrong(f"{key} has to be text, not {value!r}", *place, key)
-        reason = _why_unsafe(value)
-        if reason:
-            raise self._wrong(f"{key} {value!r} {reason}", *place, key)
-        return str(PurePosixPath(value))
-
-    def _asset(self, source: str, place: tuple[Any, ...]) -> Path:
-        """``source`` is meant from the assets folder; ``assets/x`` is understood, too."""
-        found = self.assets / source
-        below = source.removeprefix("assets/")
-        if below != source and not found.exists():
-            found = self.assets / below
-        # not resolve(): it raises on links that go round in a circle, before Python 3.13
-        real, root = Path(os.path.realpath(found)), Path(os.path.realpath(self.assets))
-        if not real.is_relative_to(root):
-            raise self._wrong(f"source {source!r} is a link out of {self.assets}", *place, "source")
-        if real.exists() and not real.is_file():
-            raise self._wrong(f"source {source!r} is not a file", *place, "source")
-        return found
-
-
-def _why_unsafe(path: str) -> str | None:
-    parts = path.split("/")
-    if not path.strip() or str(PurePosixPath(path)) == "." or path.endswith("/"):
-        return "names no file"
-    if any(ord(character) < 32 or character == "\x7f" for character in path):
-        return "holds a control character"
-    if "\\" in path or re.match(r"[A-Za-z]:", path):
-        return "is a Windows path; write it with '/' and without a drive"
-    if path.startswith("/"):
-        return "is absolute; it has to be relative"
-    if path.startswith("~"):
-        return "begins with '~', which is not expanded"
-    if ".." in parts:
-        return "holds '..', which would leave its folder"
-    return None
+    def _warnings(self) -> list[str]:
+        found: list[tuple[str, tuple[Any, ...]]] = [
+            (f"unknown key {shown(key)}{did_you_mean(key, _KEYS)}: it is not acted on", (key,))
+            for key in self.front.value
+            if key not in _KEYS
+        ]
+        for index, one in enumerate(self._prerequisites()):
+            if one.partition(":")[0] not in PREREQUISITES:
+                reason = f"the prerequisite {shown(one)} is not looked for: cli: and npm: are"
+                found.append((reason, ("prerequisites", index)))
+        return [f"{self.path}:{self.front.line(*place)}: {reason}" for reason, place in found]
 
 
 def _is_number(value: Any) -> bool:
@@ -403,15 +329,3 @@ def _is_number(value: Any) -> bool:
         return math.isfinite(value)
     except OverflowError:  # an int beyond any float
         return False
-
-
-@cache
-def _block_parser() -> MarkdownIt:
-    """CommonMark's blocks alone: what is inside a paragraph matters to nobody here."""
-    from markdown_it import MarkdownIt
-
-    return MarkdownIt("commonmark").disable(["inline", "text_join"])
-
-
-def _opens_section(token: Token) -> bool:
-    return token.type == "heading_open" and token.tag == "h2" and token.level == 0

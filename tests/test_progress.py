@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_pinchbench.session import progress as live_module
-from pytest_pinchbench.session.progress import Live, _StatusLine
+from pytest_pinchbench.session import progress as progress_module
+from pytest_pinchbench.session.progress import Progress, _StatusLine
 
 
 class Screen(io.StringIO):
@@ -73,21 +73,21 @@ def test_output_goes_on_where_it_was_when_the_status_is_taken_away(screen):
 
 
 def test_the_line_says_what_runs_and_what_came_out(screen, monkeypatch):
-    monkeypatch.setattr(live_module, "time", SimpleNamespace(monotonic=lambda: 100.0))
-    live = Live(Reporter(screen), total=lambda: 3)
-    live.started("tasks/a.md::task_a")
-    live.scored(0.5, 0.01)
-    live.finished("tasks/a.md::task_a")
-    live.started("tasks/b.md::task_b")
-    assert live.line(100) == "1 of 3 done, mean 0.500, $0.0100 | task_b 0s"
-    assert len(live.line(20)) == 20
-    live.stop()
+    monkeypatch.setattr(progress_module, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    progress = Progress(Reporter(screen), total=lambda: 3)
+    progress.started("tasks/a.md::task_a")
+    progress.scored(0.5, 0.01)
+    progress.finished("tasks/a.md::task_a")
+    progress.started("tasks/b.md::task_b")
+    assert progress.line(100) == "1 of 3 done, mean 0.500, $0.0100 | task_b 0s"
+    assert len(progress.line(20)) == 20
+    progress.stop()
 
 
 def test_the_terminal_is_given_back(screen):
     reporter = Reporter(screen)
-    live = Live(reporter, total=lambda: 1)
+    progress = Progress(reporter, total=lambda: 1)
     assert reporter._tw._file is not screen
-    live.start()
-    live.stop()
+    progress.start()
+    progress.stop()
     assert reporter._tw._file is screen
