@@ -30,7 +30,8 @@ import pytest
 
 from pytest_pinchbench.attempt.workspace import make_workspace
 from pytest_pinchbench.environments import Environment, Sandbox
-from pytest_pinchbench.harnesses import Harness
+from pytest_pinchbench.harnesses import DirectLine, Harness
+from pytest_pinchbench.settings import Settings
 from pytest_pinchbench.suite.task_file import Task
 
 TASK = "task_01_packing_list"  # one turn with one tool call
@@ -129,21 +130,22 @@ class Measure:
         record = yield
         whole = time.perf_counter() - begun
         task = request.getfixturevalue("pinchbench_task")
-        bare = bare_turn(environment, harness, task)
+        bare = bare_turn(environment, harness, task, request.getfixturevalue("pinchbench_settings"))
         self.rounds.append(Round(whole, record["seconds"], record["execution_time"], bare))
         return record
 
 
-def bare_turn(environment: Environment, harness: Harness, task: Task) -> float:
+def bare_turn(environment: Environment, harness: Harness, task: Task, settings: Settings) -> float:
     """Seconds of the agent's command alone, in a fresh sandbox that is ready for it."""
     sandbox = environment.open(task.id, labels={"benchmark": "bare"}, lifetime=3600)
     try:
+        line = DirectLine(settings.model, environment, task.timeout_seconds)
         workspace = make_workspace(
-            sandbox, task, lambda path: harness.files(sandbox, task, path)
+            sandbox, task, lambda path: harness.files(sandbox, task, path, line)
         ).path
         notebook = _Notebook(sandbox)
         with contextlib.suppress(_Noted):
-            harness.run(cast(Sandbox, notebook), task, workspace, task.timeout_seconds)
+            harness.run(cast(Sandbox, notebook), task, workspace, line)
         argv = list(notebook.argv)
         variables = dict(notebook.how["env"])
         if environment.on_this_machine:

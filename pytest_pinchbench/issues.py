@@ -107,6 +107,10 @@ class SanityFailed(RunAborted):
     """The suite's sanity task scored nothing: what is wrong would cost every other task."""
 
 
+class BudgetUsedUp(PinchBenchError):
+    """The run's budget was used up in mid-attempt. The attempt counts as not run."""
+
+
 class AttemptInvalid(Exception):
     """An attempt without a score: an error of its test, shown without a traceback.
 

@@ -120,6 +120,22 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
         Option("model-params", "agent", readers.mapping,
                "parameters of every request to the model, as JSON", metavar="JSON",
                yaml=(_M + "params",), field="model.params"),
+        Option("model-compat", "agent", readers.mapping,
+               "what the endpoint cannot do, as JSON: {\"drop\": [\"store\"]} leaves fields out of"
+               " requests; other keys go to OpenClaw's compat", metavar="JSON",
+               yaml=(_M + "compat",), field="model.compat"),
+        Option("model-price", "", readers.mapping,
+               "dollars a million tokens, as JSON: {\"input\": 0.5, \"output\": 1.5,"
+               " \"cached\": 0.05}", metavar="JSON", yaml=(_M + "price",), field="model.price"),
+        Option("relay", "agent", readers.choice("auto", "yes", "no"),
+               "carry requests to the model through the relay: auto (where the kind of sandbox"
+               " can), yes or no", "no", "auto|yes|no", yaml=(_E + "relay",)),
+        Option("model-patience", "", readers.number(),
+               "seconds for which the relay repeats a request to a busy or broken endpoint", 120,
+               "SECONDS", yaml=(_E + "model_patience_seconds",)),
+        Option("model-concurrency", "", _AT_LEAST_ONE,
+               "requests to an endpoint at a time, over all workers (default: no limit)",
+               metavar="N", yaml=(_E + "model_concurrency",)),
         Option("context-window", "agent", _AT_LEAST_ONE,
                "tokens in the model's context; OpenClaw compacts longer conversations", 250_000,
                "TOKENS", yaml=(_M + "context_window", _H + "context_window")),
@@ -218,6 +234,9 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
         Option("budget-usd", "", _POSITIVE,
                "start no further task once the run has cost this much (default: no limit)",
                metavar="USD", yaml=(_E + "budget_usd",)),
+        Option("task-max-requests", "", _AT_LEAST_ONE,
+               "requests to the model in one attempt; then it is graded (default: no limit)",
+               metavar="N", yaml=(_E + "task_max_requests",)),
     ),
     "what comes out": (
         Option("results-dir", "", readers.path, "folder of recorded runs", "pinchbench-results",

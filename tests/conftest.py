@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -15,6 +16,10 @@ from support.surroundings import foreign_variables
 # Imported before pytester takes note of what is: a module that pytester throws out and that is
 # then imported once more exists twice, which parts written in C or Rust do not survive.
 import pytest_pinchbench.session.hooks  # noqa: F401
+
+with contextlib.suppress(ImportError):
+    # its plugin imports this at the end of each run: two seconds for every run in this process
+    import hypothesis.internal.observability  # noqa: F401
 
 REQUIRED = frozenset(os.environ.get("PINCHBENCH_TESTS_REQUIRE", "").split(","))
 

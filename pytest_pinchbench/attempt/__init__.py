@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from pytest_pinchbench.attempt import grading
@@ -20,8 +21,8 @@ from pytest_pinchbench.attempt.workspace import (
     task_files,
 )
 from pytest_pinchbench.environments import Sandbox
-from pytest_pinchbench.harnesses import AgentRun
-from pytest_pinchbench.issues import Issue, SandboxFailure
+from pytest_pinchbench.harnesses import AgentRun, Line
+from pytest_pinchbench.issues import BudgetUsedUp, Issue, SandboxFailure
 from pytest_pinchbench.results.records import TaskResult
 from pytest_pinchbench.settings import ModelSpec
 from pytest_pinchbench.suite.task_file import Task
@@ -45,7 +46,7 @@ def run_attempt(
     retries = context.settings.retries
     failed: list[Try] = []
     while True:
-        last = _try(task, context, kept, retries)
+        last = _try(task, attempt, context, kept, retries)
         retries -= last.judge_retries
         if retries <= 0 or not last.deserves_another:
             break
@@ -69,26 +70,29 @@ def run_attempt(
     )
 
 
-def _try(task: Task, context: AttemptContext, kept: KeptWork | None, retries: int) -> Try:
+def _try(
+    task: Task, attempt: int, context: AttemptContext, kept: KeptWork | None, retries: int
+) -> Try:
     """Make one try: one sandbox, one agent, its grade."""
     this = Try()
     try:
         if kept is None:
             task_files(task)  # a missing file is to cost neither a sandbox nor an agent
-        judge = context.judge_inside(task)
+        context.check_judge(task)
         with this.stage("open"):
             sandbox = context.open_sandbox(task)
         try:
             context.before_agent(sandbox)
             if kept is None:
                 context.before_work(sandbox)
-                workspace = _prepare(sandbox, task, context, this)
-                run = _run(sandbox, task, workspace, context, this)
+                with context.line(task, attempt, sandbox) as line:
+                    workspace = _prepare(sandbox, task, line, context, this)
+                    run = _run(sandbox, task, workspace, line, context, this)
                 _collect(sandbox, workspace, context, this)
             else:
                 workspace, run = _restore(sandbox, kept, this)
             if not this.is_fatal:
-                _grade(sandbox, task, workspace, run, judge, context, this, retries)
+                _grade(sandbox, task, workspace, run, context, this, retries)
         finally:
             with this.stage("close"):
                 sandbox.close()
@@ -99,22 +103,31 @@ def _try(task: Task, context: AttemptContext, kept: KeptWork | None, retries: in
     return this
 
 
-def _prepare(sandbox: Sandbox, task: Task, context: AttemptContext, this: Try) -> Workspace:
+def _prepare(
+    sandbox: Sandbox, task: Task, line: Line, context: AttemptContext, this: Try
+) -> Workspace:
     """Make the workspace, with the task's and the harness's files."""
     with this.stage("prepare"):
         this.workspace = make_workspace(
-            sandbox, task, lambda path: context.harness.files(sandbox, task, path)
+            sandbox, task, lambda path: context.harness.files(sandbox, task, path, line)
         )
     return this.workspace
 
 
 def _run(
-    sandbox: Sandbox, task: Task, workspace: Workspace, context: AttemptContext, this: Try
+    sandbox: Sandbox,
+    task: Task,
+    workspace: Workspace,
+    line: Line,
+    context: AttemptContext,
+    this: Try,
 ) -> AgentRun:
-    """Let the agent work in the workspace."""
-    timeout = context.agent_timeout(task)
+    """Let the agent work in the workspace. Raises ``BudgetUsedUp``."""
     with this.stage("run"):
-        this.run = context.harness.run(sandbox, task, workspace.path, timeout)
+        run = context.harness.run(sandbox, task, workspace.path, line)
+        this.run = line.close(run)
+    if any(issue.code == "run_budget" for issue in this.run.issues):
+        raise BudgetUsedUp(f"{task.id} is not run: the run's budget was used up in mid-attempt")
     this.issues += this.run.issues
     return this.run
 
@@ -141,7 +154,6 @@ def _grade(
     task: Task,
     workspace: Workspace,
     run: AgentRun,
-    judge: ModelSpec | None,
     context: AttemptContext,
     this: Try,
     retries: int,
@@ -149,7 +161,7 @@ def _grade(
     """Grade, asking a failed judge again: the agent's work is paid for and stays as it is."""
     settings = context.settings
     deadline = settings.evaluation_timeout and time.monotonic() + settings.evaluation_timeout
-    with this.stage("grade"):
+    with this.stage("grade"), _judge(sandbox, task, context) as judge:
         while True:
             this.grade = grade = grading.grade(
                 sandbox,
@@ -173,3 +185,12 @@ def _grade(
             this.judge_retries += 1
     this.is_graded = True
     this.issues += grade.issues
+
+
+def _judge(
+    sandbox: Sandbox, task: Task, context: AttemptContext
+) -> AbstractContextManager[ModelSpec | None]:
+    """Connect the grader with the task's judge, if it has one."""
+    if task.grading_type == "automated" or context.judge is None:
+        return nullcontext(None)
+    return context.reach("judge", context.judge, sandbox, context.settings.model_patience)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from pytest_pinchbench.attempt.line import RelayedLine
 from pytest_pinchbench.environments import Environment, Sandbox
-from pytest_pinchbench.harnesses import Harness
+from pytest_pinchbench.harnesses import DirectLine, Harness
 from pytest_pinchbench.redaction import Redactor
+from pytest_pinchbench.relay.client import STARTUP_LIMIT, WAITING_LIMIT, RelayClient
 from pytest_pinchbench.settings import ModelSpec, Settings
 from pytest_pinchbench.suite.task_file import Task
 
@@ -26,6 +29,7 @@ class AttemptContext:
     redactor: Redactor
     run_id: str
     model_id: str
+    relay: RelayClient | None = None
     before_agent: Callable[[Sandbox], None] = lambda sandbox: None
     """Called in each sandbox before its agent starts (the run's endpoint checks)."""
     before_work: Callable[[Sandbox], None] = lambda sandbox: None
@@ -36,19 +40,59 @@ class AttemptContext:
         """Return the seconds that the agent has for a task."""
         return task.timeout_seconds * self.settings.timeout_multiplier
 
-    def judge_inside(self, task: Task) -> ModelSpec | None:
-        """Return the task's judge with its URL as seen from a sandbox."""
-        judge = self.judge
-        if task.grading_type == "automated" or judge is None or judge.base_url is None:
-            return judge
-        return replace(judge, base_url=self.environment.url_inside(judge.base_url))
+    def check_judge(self, task: Task) -> None:
+        """Raise ``EnvironmentUnavailable`` where no sandbox can reach the task's judge."""
+        if task.grading_type != "automated" and self.judge and self.relay is None:
+            self.environment.url_inside(self.judge.base_url or "")
+
+    @contextmanager
+    def line(
+        self, task: Task, attempt: int, sandbox: Sandbox
+    ) -> Iterator[DirectLine | RelayedLine]:
+        """Connect an attempt's agent with its model. Raises ``SandboxFailure``."""
+        settings, timeout = self.settings, self.agent_timeout(task)
+        if self.relay is None or settings.model.base_url is None:
+            yield DirectLine(settings.model, self.environment, timeout)
+            return
+        grant = self.relay.open(
+            f"{task.id}/{attempt}",
+            "model",
+            seconds=timeout,
+            startup=STARTUP_LIMIT * settings.timeout_multiplier,
+            patience=settings.model_patience,
+            max_requests=settings.task_max_requests,
+        )
+        with RelayedLine(sandbox, self.environment, settings.model, grant) as line:
+            yield line
+
+    @contextmanager
+    def reach(
+        self, role: str, spec: ModelSpec, sandbox: Sandbox, patience: float
+    ) -> Iterator[ModelSpec]:
+        """Give a spec as it is reached in the sandbox, with a token in the place of its key.
+
+        ``role`` is ``model`` or ``judge``; ``patience`` as for :meth:`RelayClient.open`. Raises
+        ``SandboxFailure``, ``EnvironmentUnavailable``.
+        """
+        if spec.base_url is None:
+            yield spec
+        elif self.relay is None:
+            yield replace(spec, base_url=self.environment.url_inside(spec.base_url))
+        else:
+            grant = self.relay.open(sandbox.name, role, seconds=86_400.0, patience=patience)
+            with RelayedLine(sandbox, self.environment, spec, grant) as line:
+                yield line.model
 
     def open_sandbox(self, task: Task) -> Sandbox:
         """Open a fresh sandbox that lives long enough for the task. Raises ``SandboxFailure``."""
         settings = self.settings
+        work = self.agent_timeout(task)
+        if self.relay is not None:  # of which an attempt's own clock knows nothing
+            startup = STARTUP_LIMIT * settings.timeout_multiplier
+            work += startup * len(task.prompts) + WAITING_LIMIT
         judging = settings.evaluation_timeout or settings.judge_timeout * (settings.retries + 1)
         return self.environment.open(
             task.id,
             labels={"run": self.run_id, "task": task.id},
-            lifetime=self.agent_timeout(task) + settings.check_timeout + judging + _GRACE_S,
+            lifetime=work + settings.check_timeout + judging + _GRACE_S,
         )

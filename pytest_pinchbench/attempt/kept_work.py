@@ -56,6 +56,11 @@ def _read(folder: Path, record: Any) -> KeptWork | None:
     def text(name: str) -> str:
         return (folder / name).read_text(encoding="utf-8")
 
+    requests = None
+    if execution.get("requests"):
+        requests = tuple(
+            json.loads(line) for line in text(execution["requests"]).split("\n") if line
+        )
     run = AgentRun(
         transcript=tuple(
             json.loads(line) for line in text(execution["transcript"]).split("\n") if line
@@ -69,6 +74,8 @@ def _read(folder: Path, record: Any) -> KeptWork | None:
         stderr=text(execution["stderr"]),
         version=execution["version"],
         issues=issues,
+        requests=requests,
+        timing=record.get("timing"),
     )
     return KeptWork(run, archive, Workspace(artifacts["workspace_path"]).relative)
 

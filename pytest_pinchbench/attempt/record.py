@@ -30,6 +30,7 @@ TRANSCRIPT = "transcript.jsonl"
 TRAJECTORY = "trajectory.json"
 AGENT_STDOUT = "agent.stdout.txt"
 AGENT_STDERR = "agent.stderr.txt"
+REQUESTS = "requests.jsonl"
 WORKSPACE = "workspace.tar.gz"
 
 # what tells records apart, and leads to their files, is no secret, whatever words are in it
@@ -70,6 +71,9 @@ def make_result(
         files[TRANSCRIPT] = "".join(f"{line}\n" for line in lines).encode(*LENIENT)
         files[TRAJECTORY] = json_bytes(redactor.json(run.trajectory))
         files[AGENT_STDOUT] = redactor.text(run.stdout).encode(*LENIENT)
+        if run.requests is not None:
+            lines = (json.dumps(redactor.json(one), ensure_ascii=False) for one in run.requests)
+            files[REQUESTS] = "".join(f"{line}\n" for line in lines).encode(*LENIENT)
         files[AGENT_STDERR] = redactor.text(run.stderr).encode(*LENIENT)
     if archive is not None:
         files[WORKSPACE] = archive
@@ -92,6 +96,7 @@ def make_result(
         "issues": [asdict(issue) for issue in issues],
         "usage": asdict(sum_usage(spent)),
         "judge_usage": asdict(sum_usage(judged)) if judged else None,
+        "timing": dict(run.timing) if run and run.timing is not None else None,
         "execution_time": round(run.execution_time, 3) if run else None,
         "started_at": iso_time(started),
         "finished_at": iso_time(time.time()),
@@ -113,6 +118,7 @@ def make_result(
                 "transcript": TRANSCRIPT,
                 "stdout": AGENT_STDOUT,
                 "stderr": AGENT_STDERR,
+                "requests": REQUESTS if run.requests is not None else None,
             }
             if run
             else None,

@@ -83,6 +83,9 @@ class Sandbox(Protocol):
     def stop_processes(self) -> None:
         """Kill every process that any ``exec`` of this sandbox started and left running."""
 
+    def interrupt(self) -> None:
+        """Kill the command of an ``exec`` that another thread waits for; that then returns."""
+
     def write(self, files: Mapping[str, bytes | None]) -> None:
         """Write files, making their folders; None makes a folder.
 

@@ -134,10 +134,10 @@ class DockerEnvironment:
             )
         if self._options.network == "host":
             return url
-        if self._options.network == "none":
+        if self._options.network in ("none", "internal"):
             raise EnvironmentUnavailable(
-                f"{url} cannot be reached from a container without a network: the recipe "
-                "says `network: none`"
+                f"cannot reach {url} from a container without a network: the recipe says "
+                f"`network: {self._options.network}`. --pinchbench-relay yes leads there"
             )
         port = parts.port or (443 if parts.scheme == "https" else 80)
         bridge = self._bridge_address()
@@ -228,13 +228,15 @@ class DockerEnvironment:
             for path in {sandbox.workspace_root, sandbox.private_root, "/tmp"} - volumes:
                 tmpfs.setdefault(path, "mode=1777,exec")
         hosts = dict(options.extra_hosts)
-        if not (self._engine.is_podman or re.match("host$|none$|container:", options.network)):
+        if not (
+            self._engine.is_podman or re.match("host$|none$|internal$|container:", options.network)
+        ):
             hosts.setdefault(self._host_name, "host-gateway")
         shared = [Mount(SHARED, str(self._shared), "bind", read_only=True)] if self._shared else []
         return dict(
             self._engine.api.create_host_config(
                 auto_remove=not self._setup.keep,
-                network_mode=options.network,
+                network_mode="none" if options.network == "internal" else options.network,
                 extra_hosts=hosts or None,
                 nano_cpus=round(options.cpus * 1e9) if options.cpus else None,
                 mem_limit=options.memory,

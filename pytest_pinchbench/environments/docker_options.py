@@ -51,7 +51,8 @@ class DockerOptions:
     memory: str | None = None
     pids_limit: int | None = None
     network: str = "bridge"
-    """``bridge``, ``host``, ``none``, a network's name, or ``container:NAME``."""
+    """``bridge``, ``host``, ``none``, a network's name, ``container:NAME``, or ``internal``: no
+    way out but the model relay."""
     extra_hosts: Mapping[str, str] = field(default_factory=dict)
     platform: str | None = None
     pull: str = "missing"

@@ -48,6 +48,9 @@ class DockerSandbox(ExecSandbox):
         # everything in the container is ours
         self._stop("everything", as_root=True)
 
+    def interrupt(self) -> None:
+        self._stop(self._cookie, as_root=True)
+
     def remove(self) -> str:
         """Remove the container. Returns why that failed, or nothing."""
         try:

@@ -152,6 +152,9 @@ class LocalSandbox(ExecSandbox):
             raise SandboxFailure(f"{self.name}: the sandbox is closed")
         self._kill_everything()
 
+    def interrupt(self) -> None:
+        supervisor.stop(self._cookie)  # and no supervisor, which has yet to report
+
     def _kill_everything(self) -> None:
         while self._staying:
             _end(self._staying.pop())

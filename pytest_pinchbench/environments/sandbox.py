@@ -224,6 +224,9 @@ class ExecSandbox(ABC):
     def stop_processes(self) -> None:
         self._stop(self._cookie, as_root=False)
 
+    def interrupt(self) -> None:
+        self._stop(self._cookie, as_root=False)
+
     def write(self, files: Mapping[str, bytes | None]) -> None:
         index = [
             [path, None if content is None else len(content)] for path, content in files.items()

@@ -7,7 +7,7 @@ the entry point names is called with the run's ``Settings`` and returns a :class
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_pinchbench.kinds import load_kind
@@ -15,7 +15,7 @@ from pytest_pinchbench.kinds import load_kind
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, Sandbox
     from pytest_pinchbench.issues import Issue
-    from pytest_pinchbench.settings import Settings
+    from pytest_pinchbench.settings import ModelSpec, Settings
     from pytest_pinchbench.suite.task_file import Task
 
 
@@ -59,6 +59,59 @@ def sum_usage(spent: Sequence[Usage]) -> Usage:
 
 
 @dataclass(frozen=True)
+class Requests:
+    """What the relay knows of an attempt's requests to its model."""
+
+    heard: bool
+    """A delta of content, reasoning or a tool call has come."""
+    failure: str
+    """The endpoint's words (status first) where the last answer was a failure."""
+    ended: str
+    """The limit that stopped the attempt: ``time``, ``agent_starved``, ``endpoint_waiting``,
+    ``task_budget``, ``run_budget``, ``relay_lost``, ``tunnel_lost``; empty where none did."""
+
+
+class Line(Protocol):
+    """An attempt's connection with its model, and the attempt's clock."""
+
+    model: ModelSpec  #: with the URL and the key as they are inside the sandbox
+    is_relayed: bool
+
+    def begin_turn(self, patience: float) -> float:
+        """Return the seconds that a turn may take at most; 0 where the time is up.
+
+        ``patience``: the seconds that the agent waits for the first byte of an answer.
+        """
+
+    def end_turn(self, seconds: float) -> Requests | None:
+        """End a turn that took so long; None without a relay."""
+
+    def close(self, run: AgentRun) -> AgentRun:
+        """End the line. Return the run with the relay's requests, usage and timing."""
+
+
+class DirectLine:
+    """A line without a relay: one clock over all turns, which counts everything."""
+
+    is_relayed = False
+
+    def __init__(self, model: ModelSpec, environment: Environment, timeout: float) -> None:
+        if model.base_url is not None:
+            model = replace(model, base_url=environment.url_inside(model.base_url))
+        self.model = model
+        self._left = timeout
+
+    def begin_turn(self, patience: float) -> float:
+        return max(self._left, 0.0)
+
+    def end_turn(self, seconds: float) -> None:
+        self._left -= seconds
+
+    def close(self, run: AgentRun) -> AgentRun:
+        return run
+
+
+@dataclass(frozen=True)
 class AgentRun:
     """What an agent did in one attempt.
 
@@ -78,6 +131,10 @@ class AgentRun:
     stderr: str
     version: str
     issues: tuple[Issue, ...] = ()
+    requests: tuple[dict[str, Any], ...] | None = None
+    """What passed the relay, one mapping a request; None without a relay."""
+    timing: Mapping[str, float] | None = None
+    """Seconds of ``startup``, ``waiting``, ``answering`` and the agent's ``own`` work."""
 
 
 class Harness(Protocol):
@@ -96,12 +153,14 @@ class Harness(Protocol):
         ``SandboxFailure`` or ``HarnessUnavailable``.
         """
 
-    def files(self, sandbox: Sandbox, task: Task, workspace: str) -> Mapping[str, bytes]:
+    def files(
+        self, sandbox: Sandbox, task: Task, workspace: str, line: Line
+    ) -> Mapping[str, bytes]:
         """Files that :meth:`run` needs in the sandbox, written together with the workspace."""
 
-    def run(self, sandbox: Sandbox, task: Task, workspace: str, timeout: float) -> AgentRun:
-        """Send the task's prompts in order, in one session, within ``timeout`` seconds over
-        all of them. When it returns, no process of the agent is left. Raises
+    def run(self, sandbox: Sandbox, task: Task, workspace: str, line: Line) -> AgentRun:
+        """Send the task's prompts in order, in one session, for as long as ``line`` gives a
+        turn time. When it returns, no process of the agent is left. Raises
         ``SandboxFailure`` or ``HarnessUnavailable``.
         """
 

@@ -1,7 +1,7 @@
 """The process of the relay: ``python -m pytest_pinchbench.relay``.
 
-It reads one line of JSON from standard input (endpoints, keys, limits), writes one line to
-standard output (its port), and ends when standard input does: with the process that started it.
+It is given the descriptor of a listening socket, reads one line of JSON from standard input
+(endpoints, keys, limits), and ends when standard input does: with the process that started it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pytest_pinchbench.relay.server import Relay
 from pytest_pinchbench.relay.upstream import Endpoint
 
 
-async def serve(order: dict[str, Any]) -> None:
+async def serve(order: dict[str, Any], descriptor: int) -> None:
     endpoints = {name: Endpoint(**spec) for name, spec in order.pop("endpoints").items()}
     relay = Relay(endpoints, **order)
-    listening = socket.create_server(("127.0.0.1", 0), backlog=512)
+    listening = socket.socket(fileno=descriptor)
     config = uvicorn.Config(
         relay,
         log_level="critical",
@@ -35,7 +35,6 @@ async def serve(order: dict[str, Any]) -> None:
         server_header=False,
         timeout_keep_alive=600,
     )
-    print(json.dumps({"port": listening.getsockname()[1]}), flush=True)
     await uvicorn.Server(config).serve(sockets=[listening])
 
 
@@ -47,7 +46,7 @@ def _end_with_the_parent() -> None:
 def main() -> None:
     order = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    asyncio.run(serve(order))
+    asyncio.run(serve(order, int(sys.argv[1])))
 
 
 if __name__ == "__main__":

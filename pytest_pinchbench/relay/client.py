@@ -5,13 +5,14 @@ from __future__ import annotations
 import http.client
 import json
 import secrets
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pytest_pinchbench.issues import PinchBenchError
+from pytest_pinchbench.issues import SandboxFailure
 
 WAITING_LIMIT = 600.0
 """Seconds for which the clock of an attempt may stand still, in all."""
@@ -19,8 +20,8 @@ STARTUP_LIMIT = 180.0
 """Seconds from a turn's start to its first request, times the timeout multiplier."""
 
 
-class RelayLost(PinchBenchError):
-    """The relay's process does not answer."""
+class RelayLost(SandboxFailure):
+    """The relay's process does not answer. FATAL for the attempt."""
 
 
 class RelayProcess:
@@ -29,39 +30,26 @@ class RelayProcess:
     def __init__(self, endpoints: Mapping[str, Mapping[str, Any]], **limits: Any) -> None:
         self.admin = secrets.token_hex(24)
         order = {"endpoints": endpoints, "admin": self.admin, **limits}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "pytest_pinchbench.relay"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C in the terminal is for pytest alone
-        )
+        # connections wait in its queue until the process is there, and nobody waits for that
+        with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
+            self.port: int = listening.getsockname()[1]
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "pytest_pinchbench.relay", str(listening.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[listening.fileno()],
+                start_new_session=True,  # Ctrl-C in the terminal is for pytest alone
+            )
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
         self._process.stdin.flush()
-        self._port: int | None = None
-
-    @property
-    def port(self) -> int:
-        """The loopback port; waits for the process to be ready. Raises ``RelayLost``."""
-        if self._port is None:
-            assert self._process.stdout is not None
-            line = self._process.stdout.readline()
-            if not line:
-                raise RelayLost(
-                    f"cannot start the relay: its process ended with exit code "
-                    f"{self._process.wait()}. --pinchbench-relay no does without"
-                )
-            self._port = json.loads(line)["port"]
-        return self._port
 
     def close(self) -> None:
         """End the process. Idempotent."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait()
-        self._process.stdout.close()
 
 
 class RelayClient:
@@ -69,7 +57,7 @@ class RelayClient:
 
     def __init__(self, port: int, admin: str) -> None:
         self.port = port
-        self._admin = admin
+        self.admin = admin
 
     def open(
         self,
@@ -102,12 +90,15 @@ class RelayClient:
     def call(self, action: str, *, timeout: float | None = 60.0, **order: Any) -> dict[str, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
-            headers = {"x-pinchbench-admin": self._admin}
+            headers = {"x-pinchbench-admin": self.admin}
             connection.request("POST", f"/pinchbench/{action}", json.dumps(order), headers)
             response = connection.getresponse()
             answer: dict[str, Any] = json.loads(response.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise RelayLost(f"the relay does not answer: {error or type(error).__name__}") from None
+            raise RelayLost(
+                f"the relay does not answer ({error or type(error).__name__}). "
+                "--pinchbench-relay no does without it"
+            ) from None
         finally:
             connection.close()
         if response.status != 200:
@@ -122,6 +113,7 @@ class GrantClient:
         self.token = token
         self.hard_limit = hard_limit
         """Seconds that the attempt's turn can take at most, whatever the clock says."""
+        self.port = relay.port
         self._relay = relay
         self._closed: dict[str, Any] | None = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ class Tunnel:
         )
         self._link.unsent += program
         self._ready = threading.Event()
+        self._act: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._carry, name="relay-tunnel", daemon=True)
         self._thread.start()
         if not self._ready.wait(START_TIMEOUT) or not self._link.port:
@@ -47,8 +49,15 @@ class Tunnel:
     def is_open(self) -> bool:
         return self._thread.is_alive()
 
+    def when_ended(self, act: Callable[[], None]) -> None:
+        """Call ``act``, in a thread, when the tunnel has ended before :meth:`close`."""
+        self._act = act
+        if not self.is_open:
+            act()
+
     def close(self) -> None:
         """End the forwarder and every connection. Idempotent."""
+        self._act = lambda: None
         with contextlib.suppress(OSError):
             self._stream.shutdown(socket.SHUT_RDWR)
         self._thread.join()
@@ -59,3 +68,4 @@ class Tunnel:
             self._link.run(self._ready.set)
         finally:
             self._ready.set()
+            self._act()

@@ -41,7 +41,7 @@ def pinchbench_environment(
     pytestconfig: pytest.Config, pinchbench_settings: Settings
 ) -> Environment:
     """What opens a fresh sandbox for every attempt (an ``Environment``)."""
-    return _make_environment(pytestconfig.stash[RUN], pinchbench_settings)
+    return make_environment(pytestconfig.stash[RUN], pinchbench_settings)
 
 
 @pytest.fixture(scope="session")
@@ -76,6 +76,7 @@ def pinchbench_result(
         redactor=run.redactor,
         run_id=run.run_id,
         model_id=run.model_id,
+        relay=run.relay,
     )
     record = Runner(run, request.session, context).record(item, pinchbench_task)
     if record["metrics"]["score"] is None:
@@ -91,14 +92,14 @@ def check_kinds(run: Run) -> None:
     """
     plugins = run.config.pluginmanager.get_plugins()
     for fixture, make in (
-        ("pinchbench_environment", _make_environment),
+        ("pinchbench_environment", make_environment),
         ("pinchbench_harness", _make_harness),
     ):
         if not any(hasattr(plugin, fixture) for plugin in plugins):
             make(run, run.settings)
 
 
-def _make_environment(run: Run, settings: Settings) -> Environment:
+def make_environment(run: Run, settings: Settings) -> Environment:
     recipe = settings.recipe
     return find_environment(recipe.environment)(
         EnvironmentSetup(

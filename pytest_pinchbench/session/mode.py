@@ -77,6 +77,10 @@ class Fresh:
         """Return the attempts of the run, given those of this session."""
         return list(dict.fromkeys(now))
 
+    def wants(self, key: Key) -> bool:
+        """Return whether the attempt is part of this run."""
+        return True
+
     def attempts_before(self, attempts: int) -> list[Key] | None:
         """Return the attempts of the run that goes on, and further ones of its tasks up to
         ``attempts``; None where no run goes on.
@@ -131,6 +135,10 @@ class Regrade(Fresh):
 
     def identity(self, today: dict[str, Any]) -> dict[str, Any]:
         return regraded(read_run_json(self._source.path)["identity"], today)
+
+    def wants(self, key: Key) -> bool:
+        earlier = read_run_json(self._source.path)["selected"]
+        return any(key == (one["task_id"], one["attempt"]) for one in earlier)
 
     def has_work_for(self, key: Key) -> bool:
         return self._source.read(*key) is not None

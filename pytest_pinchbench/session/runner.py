@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,7 +14,13 @@ from pytest_pinchbench.attempt.context import AttemptContext
 from pytest_pinchbench.attempt.grading import check_endpoint
 from pytest_pinchbench.attempt.tries import backoff
 from pytest_pinchbench.environments import Sandbox
-from pytest_pinchbench.issues import AttemptInvalid, EndpointUnusable, RunAborted, SanityFailed
+from pytest_pinchbench.issues import (
+    AttemptInvalid,
+    BudgetUsedUp,
+    EndpointUnusable,
+    RunAborted,
+    SanityFailed,
+)
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.results.earlier_runs import note_sandbox
 from pytest_pinchbench.results.files import safe_name
@@ -23,6 +30,9 @@ from pytest_pinchbench.session.items import TaskItem
 from pytest_pinchbench.session.run import Run
 from pytest_pinchbench.settings import ModelSpec
 from pytest_pinchbench.suite.task_file import Task
+
+_CHECK_S = 30.0
+_LOADING_S = 600.0
 
 
 class Runner:
@@ -67,6 +77,9 @@ class Runner:
             if record is not None:
                 return record
             raise pytest.skip.Exception(why) from None
+        except BudgetUsedUp as error:
+            self._session.shouldstop = str(error)
+            raise pytest.skip.Exception(str(error)) from None
         except RunAborted as error:
             self._session.shouldstop = "no task can run like this; see the error above"
             raise AttemptInvalid(self._run.redactor.text(str(error))) from None
@@ -155,15 +168,22 @@ class Runner:
         """Raise ``EndpointUnusable`` for an endpoint that fails, a busy one after the retries."""
         if spec.base_url is None:
             return
-        inside = replace(spec, base_url=self._context.environment.url_inside(spec.base_url))
-        # a judge may take as long for the check as for its work; a model that loads, too
-        timeout = self._context.settings.judge_timeout if role == "judge" else 120.0
-        problem = check_endpoint(sandbox, inside, timeout=timeout)
-        for tried in range(self._context.settings.retries):
-            if problem is None or not problem.transient:
-                break
-            time.sleep(backoff(tried, problem.retry_after))
-            problem = check_endpoint(sandbox, inside, timeout=timeout)
+        # a model may load on its first request; behind the relay that is waited for
+        patience = _LOADING_S if self._context.relay else _CHECK_S
+        if role == "judge":  # which may take as long as for its work
+            patience = max(patience, self._context.settings.judge_timeout)
+        loading = threading.Timer(10, self._run.say, [f"waiting for the {role} to answer"])
+        loading.start()
+        try:
+            with self._context.reach(role, spec, sandbox, patience) as inside:
+                problem = check_endpoint(sandbox, inside, timeout=patience)
+                for tried in range(self._context.settings.retries):
+                    if problem is None or not problem.transient:
+                        break
+                    time.sleep(backoff(tried, problem.retry_after))
+                    problem = check_endpoint(sandbox, inside, timeout=patience)
+        finally:
+            loading.cancel()
         if problem is None:
             return
         raise EndpointUnusable(

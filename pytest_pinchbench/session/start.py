@@ -18,6 +18,7 @@ from pytest_pinchbench.session.arguments import find_arguments, names_a_path
 from pytest_pinchbench.session.hooks import CollectionHooks, ControllerHooks, XdistHooks
 from pytest_pinchbench.session.mode import choose_mode, find_earlier_runs
 from pytest_pinchbench.session.neighbours import keep_away
+from pytest_pinchbench.session.relaying import start_relay
 from pytest_pinchbench.session.run import RUN, Run
 from pytest_pinchbench.session.selection import SelectionHooks, check_can_be_honoured
 from pytest_pinchbench.settings import Settings
@@ -75,6 +76,7 @@ def start_run(config: pytest.Config, settings: Settings) -> Run:
         directory = mode.directory(here / settings.results_dir, run.description())
         directory.lock()
         run.directory = directory
+        start_relay(run)
     return run
 
 

@@ -33,6 +33,10 @@ class ModelSpec:
     api_key: str | None = field(default=None, repr=False)
     api_protocol: Protocol = "openai-chat"
     params: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    compat: Mapping[str, Any] = field(default_factory=dict)
+    """``drop``: fields that the endpoint refuses; other keys are OpenClaw's."""
+    price: Mapping[str, float] = field(default_factory=dict)
+    """Dollars a million tokens: ``input``, ``output``, ``cached``."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,12 @@ class Settings:
     compare_fail: float | None = None
     # when to stop
     budget_usd: float | None = None
+    task_max_requests: int | None = None
+    # the relay
+    relay: str = "no"
+    """``auto``, ``yes`` or ``no``."""
+    model_patience: float = 120.0
+    model_concurrency: int | None = None
     keep_going: bool = False
     """Continue when the sanity task scores 0."""
     harness_settings: Mapping[str, Any] = field(default_factory=dict, repr=False)

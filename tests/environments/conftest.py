@@ -60,7 +60,7 @@ KINDS = [
     pytest.param(
         local, id="local", marks=pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
     ),
-    pytest.param(bubblewrap, id="bubblewrap"),
+    pytest.param(bubblewrap, id="bubblewrap", marks=pytest.mark.slow),
     pytest.param(docker, id="docker", marks=pytest.mark.docker),
     pytest.param(daytona, id="daytona", marks=pytest.mark.slow),
     pytest.param(modal, id="modal", marks=pytest.mark.slow),

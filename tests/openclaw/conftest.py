@@ -10,6 +10,7 @@ from stand_in import StandIn
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, Sandbox
 from pytest_pinchbench.environments.local import LocalEnvironment
+from pytest_pinchbench.harnesses import DirectLine
 from pytest_pinchbench.harnesses.openclaw import OpenClawHarness
 from pytest_pinchbench.settings import Settings
 from pytest_pinchbench.settings.resolve import resolve
@@ -44,8 +45,9 @@ def attempt(tmp_path: Path) -> Iterator[Callable[..., Attempt]]:
         sandbox = environment.open(task.id, labels={}, lifetime=600)
         opened.append(sandbox)
         workspace = f"{sandbox.workspace_root}/task"
-        sandbox.write({workspace: None, **harness.files(sandbox, task, workspace)})
-        ended = harness.run(sandbox, task, workspace, timeout)
+        line = DirectLine(harness.settings.model, environment, timeout)
+        sandbox.write({workspace: None, **harness.files(sandbox, task, workspace, line)})
+        ended = harness.run(sandbox, task, workspace, line)
         return Attempt(ended, sandbox, Path(workspace), Path(sandbox.private_root, "openclaw"))
 
     yield run

@@ -13,6 +13,7 @@ from pytest_pinchbench.demo.model import ScriptedModel
 from pytest_pinchbench.demo.script import parse_script
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, SharedFolder
 from pytest_pinchbench.environments.docker import DockerEnvironment
+from pytest_pinchbench.harnesses import DirectLine
 from pytest_pinchbench.harnesses.openclaw import OpenClawHarness
 from pytest_pinchbench.harnesses.openclaw.compile_cache import NAME
 from pytest_pinchbench.settings import Settings
@@ -61,8 +62,9 @@ def test_the_first_sandbox_fills_it_and_the_next_one_runs_from_it(
         sandbox = environment.open(task.id, labels={"run": "run"}, lifetime=600)
         try:
             workspace = f"{sandbox.workspace_root}/task"
-            sandbox.write({workspace: None, **harness.files(sandbox, task, workspace)})
-            ended = harness.run(sandbox, task, workspace, timeout=300)
+            line = DirectLine(harness.settings.model, environment, 300.0)
+            sandbox.write({workspace: None, **harness.files(sandbox, task, workspace, line)})
+            ended = harness.run(sandbox, task, workspace, line)
             shared = environment.shared_folder(NAME.format(version=ended.version))
             assert shared is not None
             debug = {"NODE_COMPILE_CACHE": shared.inside, "NODE_DEBUG_NATIVE": "COMPILE_CACHE"}

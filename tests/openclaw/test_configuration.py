@@ -20,9 +20,9 @@ def written(settings_for: Callable[..., Settings]) -> Callable[..., dict[str, An
     def write(
         *arguments: str, version: tuple[int, ...] = NEW, base_url: str | None = BASE_URL
     ) -> dict[str, Any]:
-        content = config.config_file(
-            settings_for(*arguments), base_url, version, "/private/state", "/workspace/t"
-        )
+        settings = settings_for(*arguments)
+        settings = replace(settings, model=replace(settings.model, base_url=base_url))
+        content = config.config_file(settings, version, "/private/state", "/workspace/t")
         value: dict[str, Any] = json.loads(content)
         return value
 
@@ -148,7 +148,7 @@ def test_the_log_is_the_attempts_own(written: Callable[..., dict[str, Any]]) -> 
 def test_the_key_goes_into_the_variable_that_the_provider_reads(
     settings_for: Callable[..., Settings], model: str, variable: str
 ) -> None:
-    found = config.variables(settings_for(f"--model={model}"), None, "/state")
+    found = config.variables(settings_for(f"--model={model}"), "/state")
     assert found[variable] == KEY
 
 
@@ -158,7 +158,7 @@ def test_the_users_own_variable_is_passed_on_where_no_key_is_given(
     settings = settings_for("--model=openai/gpt-x")
     settings = replace(settings, model=replace(settings.model, api_key=None))
     monkeypatch.setenv("OPENAI_API_KEY", "the user's")
-    assert config.variables(settings, None, "/state")["OPENAI_API_KEY"] == "the user's"
+    assert config.variables(settings, "/state")["OPENAI_API_KEY"] == "the user's"
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_the_other_variable_of_a_provider_is_passed_on_too(
     settings = settings_for(f"--model={model}")
     settings = replace(settings, model=replace(settings.model, api_key=None))
     monkeypatch.setenv(variable, "the user's")
-    assert config.variables(settings, None, "/state")[variable] == "the user's"
+    assert config.variables(settings, "/state")[variable] == "the user's"
     assert config.missing_key(settings) is None
 
 
@@ -186,12 +186,12 @@ def test_a_server_without_keys_gets_a_word_in_its_place(
     settings_for: Callable[..., Settings],
 ) -> None:
     settings = settings_for()
-    settings = replace(settings, model=replace(settings.model, api_key=None))
-    assert config.variables(settings, BASE_URL, "/state")["PINCHBENCH_MODEL_API_KEY"] == "none"
+    settings = replace(settings, model=replace(settings.model, api_key=None, base_url=BASE_URL))
+    assert config.variables(settings, "/state")["PINCHBENCH_MODEL_API_KEY"] == "none"
 
 
 def test_the_search_key_is_passed_on(
     settings_for: Callable[..., Settings],
 ) -> None:
     settings = replace(settings_for(), brave_api_key="brave")
-    assert config.variables(settings, BASE_URL, "/state")["BRAVE_API_KEY"] == "brave"
+    assert config.variables(settings, "/state")["BRAVE_API_KEY"] == "brave"

@@ -22,8 +22,8 @@ from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
 class Talker(ShellAgent):
     """An agent whose conversation is worth reading."""
 
-    def run(self, sandbox, task, workspace, timeout):
-        run = super().run(sandbox, task, workspace, timeout)
+    def run(self, sandbox, task, workspace, line):
+        run = super().run(sandbox, task, workspace, line)
         usage = replace(run.usage, cost_usd=COSTS.get(task.id))
         return replace(run, trajectory=to_actf(run.transcript), usage=usage)
 

@@ -1,4 +1,7 @@
-"""An agent that is a shell script: tests of everything around an agent need no model."""
+"""An agent that is a shell script: tests of everything around an agent need no model.
+
+A script that asks one finds its URL and key in ``$MODEL_URL`` and ``$MODEL_KEY``.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +28,20 @@ class ShellAgent:
     def version(self, sandbox: Any) -> str:
         return "1.0"
 
-    def files(self, sandbox: Any, task: Any, workspace: str) -> dict[str, bytes]:
+    def files(self, sandbox: Any, task: Any, workspace: str, line: Any) -> dict[str, bytes]:
         return {}
 
-    def run(self, sandbox: Any, task: Any, workspace: str, timeout: float) -> AgentRun:
+    def run(self, sandbox: Any, task: Any, workspace: str, line: Any) -> AgentRun:
         script = self.scripts.get(task.id, "true")
-        done = sandbox.exec(["sh", "-c", script], cwd=workspace, timeout=timeout)
+        timeout = line.begin_turn(3600.0)
+        environ = {"MODEL_URL": line.model.base_url or "", "MODEL_KEY": line.model.api_key or ""}
+        done = sandbox.exec(["sh", "-c", script], cwd=workspace, env=environ, timeout=timeout)
+        requests = line.end_turn(done.seconds)
         sandbox.stop_processes()
         issues: tuple[Issue, ...] = ()
         if done.timed_out:
             issues = (Issue("ERROR", "agent_timeout", f"stopped after {timeout:g} s"),)
-        elif done.exit_code:
+        elif done.exit_code and not (requests and requests.ended):
             issues = (Issue("FATAL", "agent_exit", f"the agent ended with {done.exit_code}"),)
         said = done.stdout.decode(errors="replace")
         return AgentRun(

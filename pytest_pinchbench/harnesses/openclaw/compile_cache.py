@@ -87,23 +87,27 @@ def _fill(
     folder = f"{sandbox.private_root}/warm-up"
     state, workspace, cache = f"{folder}/state", f"{folder}/workspace", f"{folder}/cache"
     model = replace(
-        settings.model, id="warm-up", api_key=None, api_protocol="openai-chat", params={}
+        settings.model,
+        id="warm-up",
+        base_url="http://127.0.0.1:1/v1",
+        api_key=None,
+        api_protocol="openai-chat",
+        params={},
+        compat={},
     )
     plain = replace(settings, model=model, brave_api_key=None)
-    base_url, parsed = "http://127.0.0.1:1/v1", config.parse_version(version)
+    parsed = config.parse_version(version)
     path = f"{state}/openclaw.json"
-    sandbox.write(
-        {path: config.config_file(plain, base_url, parsed, state, workspace), workspace: None}
-    )
+    sandbox.write({path: config.config_file(plain, parsed, state, workspace), workspace: None})
     arguments, stdin = config.turn_arguments(parsed, "warm-up", "Say ok.", _PATIENCE)
     done = sandbox.exec(
         [sandbox.python, "-I", "-S", "-c", _TURN, path, *command, *arguments],
         cwd=workspace,
-        env={**config.variables(plain, base_url, state), "NODE_COMPILE_CACHE": cache},
+        env={**config.variables(plain, state), "NODE_COMPILE_CACHE": cache},
         stdin=stdin,
         timeout=_PATIENCE,
     )
-    sandbox.stop_processes()
+    sandbox.interrupt()  # what is left of it; an attempt's own streams go on
     if done.timed_out or done.exit_code:
         raise SandboxFailure("the turn that fills the compile cache failed")
     with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as temporary:

@@ -48,6 +48,8 @@ _BY_KEY_ONLY |= {"openrouter", "openai", "mistral", "xai", "groq", "deepseek", "
 _BY_KEY_ONLY |= {"moonshot", "cerebras", "nvidia", "minimax"}
 
 Version = tuple[int, ...]
+_WITH_TIMEOUT: Version = (2026, 5, 2)
+"""Releases before it break off requests that are silent for 120 s, whatever is configured."""
 UNKNOWN: Version = (9999,)  # a development build: taken for newer than all others
 
 
@@ -57,11 +59,9 @@ def parse_version(text: str) -> Version:
     return tuple(map(int, found.groups())) if found else UNKNOWN
 
 
-def config_file(
-    settings: Settings, base_url: str | None, version: Version, state: str, workspace: str
-) -> bytes:
-    """``openclaw.json``. It names the variable that the key is in, never the key."""
-    model = settings.model
+def config_file(settings: Settings, version: Version, state: str, workspace: str) -> bytes:
+    """Return ``openclaw.json``. It names the variable that the key is in, never the key."""
+    model, base_url = settings.model, settings.model.base_url
     name = model.id if base_url is None else f"{PROVIDER}/{model.id}"
     about: dict[str, Any] = {"params": dict(model.params)} if model.params else {}
     called = name
@@ -110,7 +110,7 @@ def _provider(settings: Settings, base_url: str, version: Version) -> dict[str, 
             }
         ],
     }
-    if version >= (2026, 5, 2):
+    if version >= _WITH_TIMEOUT:
         provider["timeoutSeconds"] = _REQUEST_SECONDS
     if _writes_substituted_keys(version):
         provider["apiKey"] = {"source": "env", "provider": "default", "id": KEY_VARIABLE}
@@ -127,11 +127,11 @@ def log_file(state: str) -> str:
     return f"{state}/openclaw.log"
 
 
-def variables(settings: Settings, base_url: str | None, state: str) -> dict[str, str]:
+def variables(settings: Settings, state: str) -> dict[str, str]:
     """What OpenClaw finds in its environment, beyond what the sandbox has."""
     model = settings.model
     found = {"OPENCLAW_STATE_DIR": state}
-    if base_url is not None:
+    if model.base_url is not None:
         # some servers want no key, but OpenClaw wants to send one
         found[KEY_VARIABLE] = model.api_key or "none"
     else:
@@ -173,6 +173,11 @@ def works_by_key_only(model: ModelSpec) -> bool:
 
 def _provider_name(model: ModelSpec) -> str:
     return model.id.partition("/")[0].lower()
+
+
+def silence_limit(version: Version) -> float:
+    """Return the seconds that a release waits for an answer's first byte, with a margin."""
+    return _REQUEST_SECONDS if version >= _WITH_TIMEOUT else 90.0
 
 
 def takes_message_file(version: Version) -> bool:

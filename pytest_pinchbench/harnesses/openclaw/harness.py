@@ -8,12 +8,12 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from pytest_pinchbench.harnesses import AgentRun
+from pytest_pinchbench.harnesses import AgentRun, Line, Requests
 from pytest_pinchbench.harnesses.openclaw import config, install, messages, node, outcome
 from pytest_pinchbench.harnesses.openclaw.compile_cache import compile_cache
 from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
@@ -77,7 +77,6 @@ class OpenClawHarness:
                 f"--pinchbench-openclaw-binary names an OpenClaw that is there, and "
                 f"{self._strategy} brings another one: give only one of them"
             )
-        self._base_url: str | None = None  # as it is written inside the sandboxes
         self._host_install: install.HostInstall | None = None
         self._agents: WeakKeyDictionary[Sandbox, Agent] = WeakKeyDictionary()
 
@@ -85,9 +84,7 @@ class OpenClawHarness:
         if environment is self._environment:  # asked before every attempt
             return
         settings = self.settings
-        if settings.model.base_url is not None:
-            self._base_url = environment.url_inside(settings.model.base_url)
-        elif missing := config.missing_key(settings):
+        if settings.model.base_url is None and (missing := config.missing_key(settings)):
             if config.works_by_key_only(settings.model):
                 raise HarnessUnavailable(missing)
             self.say(missing)
@@ -109,25 +106,32 @@ class OpenClawHarness:
     def version(self, sandbox: Sandbox) -> str:
         return self._agent(sandbox).version
 
-    def files(self, sandbox: Sandbox, task: Task, workspace: str) -> dict[str, bytes]:
+    def files(self, sandbox: Sandbox, task: Task, workspace: str, line: Line) -> dict[str, bytes]:
         state = _state(sandbox)
         version = config.parse_version(self._agent(sandbox).version)
-        content = config.config_file(self.settings, self._base_url, version, state, workspace)
+        settings = replace(self.settings, model=line.model)
+        content = config.config_file(settings, version, state, workspace)
         return {f"{state}/openclaw.json": content}
 
-    def run(self, sandbox: Sandbox, task: Task, workspace: str, timeout: float) -> AgentRun:
+    def run(self, sandbox: Sandbox, task: Task, workspace: str, line: Line) -> AgentRun:
         agent = self._agent(sandbox)
         version = config.parse_version(agent.version)
         environ = {
             **self._trust(),
             **agent.variables,
-            **config.variables(self.settings, self._base_url, _state(sandbox)),
+            **config.variables(replace(self.settings, model=line.model), _state(sandbox)),
         }
+        if line.is_relayed:  # the relay is on a loopback port, and no proxy leads there
+            environ |= dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1,localhost")
         conversation = Conversation(sandbox)
         turns: list[ExecResult] = []
         issues: list[Issue] = []
-        left = timeout
+        requests: Requests | None = None
+        patience = config.silence_limit(version)
         for prompt in task.prompts:
+            left = line.begin_turn(patience)
+            if not left:
+                break
             session = conversation.next_session(prompt.new_session and self.settings.new_session)
             arguments, stdin = config.turn_arguments(version, session, prompt.text, left)
             if too_long := _too_long(arguments, agent):
@@ -138,11 +142,13 @@ class OpenClawHarness:
                 cwd=workspace,
                 env=environ,
                 stdin=stdin,
-                timeout=max(left, 0.001),
+                timeout=left,
             )
+            requests = line.end_turn(turn.seconds)
+            if requests and requests.ended:
+                turn = replace(turn, timed_out=True)
             turns.append(turn)
-            left -= turn.seconds
-            issues += self._issues(turn, conversation)
+            issues += self._issues(turn, conversation, requests)
             if turn.timed_out or any(issue.severity == "FATAL" for issue in issues):
                 break
         sandbox.stop_processes()  # what the agent left running
@@ -152,7 +158,8 @@ class OpenClawHarness:
             trajectory=to_actf(events),
             usage=messages.usage(events),
             final_answer=messages.final_answer(events),
-            timed_out=any(turn.timed_out for turn in turns),
+            timed_out=any(turn.timed_out for turn in turns)
+            and (requests is None or requests.ended == "time"),
             execution_time=sum(turn.seconds for turn in turns),
             stdout="".join(turn.stdout.decode(errors="replace") for turn in turns),
             stderr="".join(turn.stderr.decode(errors="replace") for turn in turns),
@@ -160,7 +167,9 @@ class OpenClawHarness:
             issues=tuple(dict.fromkeys(issues)),
         )
 
-    def _issues(self, turn: ExecResult, conversation: Conversation) -> list[Issue]:
+    def _issues(
+        self, turn: ExecResult, conversation: Conversation, requests: Requests | None
+    ) -> list[Issue]:
         """What went wrong in a turn; the conversation has been read when this returns."""
         known, log = len(conversation.events), b""
         try:
@@ -175,7 +184,9 @@ class OpenClawHarness:
         endpoint = f"model {self.settings.model.id}"
         if self.settings.model.base_url:
             endpoint += f" at {self.settings.model.base_url}"
-        found = outcome.find_issues(turn, conversation.events, log, endpoint, known=known)
+        found = outcome.find_issues(
+            turn, conversation.events, log, endpoint, known=known, requests=requests
+        )
         return [Issue(issue.severity, issue.code, self._redact(issue.message)) for issue in found]
 
     def _agent(self, sandbox: Sandbox) -> Agent:

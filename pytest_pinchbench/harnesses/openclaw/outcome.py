@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from pytest_pinchbench.environments import ExecResult
+from pytest_pinchbench.harnesses import Requests
 from pytest_pinchbench.harnesses.openclaw import messages as read
 from pytest_pinchbench.issues import Issue
 
@@ -61,16 +62,23 @@ def find_issues(
     endpoint: str,
     *,
     known: int = 0,
+    requests: Requests | None = None,
 ) -> list[Issue]:
     """What went wrong in the turn that just ended.
 
     ``known`` is how many events the transcript had before it. ``log`` is OpenClaw's log file
     where the clock ended the turn, else empty; ``endpoint`` names the model's endpoint for
-    people.
+    people. What the relay knows (``requests``) counts before what OpenClaw wrote.
     """
     answers = _answers(transcript[known:])
     heard = any(_is_answer(event["message"]) for event in _answers(transcript))
     failure = _last_failure(answers, log)
+    if requests is not None:
+        heard = requests.heard
+        if requests.failure and not (failure and _ABOUT_THE_ANSWER.search(failure.words)):
+            failure = Failure(requests.failure, None)
+        elif result.timed_out:  # OpenClaw's own words are about its end
+            failure = None
     issues: list[Issue] = []
 
     if failure and _ABOUT_THE_ANSWER.search(failure.words):

@@ -1,0 +1,61 @@
+"""The relay of a session: whether there is one, and what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_pinchbench.attempt.line import reaches_relay
+from pytest_pinchbench.issues import SettingsError
+from pytest_pinchbench.relay.client import RelayClient, RelayProcess
+from pytest_pinchbench.results.records import cost_of
+from pytest_pinchbench.session.fixtures import make_environment
+from pytest_pinchbench.session.run import Run
+from pytest_pinchbench.settings import ModelSpec
+
+
+def start_relay(run: Run) -> None:
+    """Start the relay where the settings and the kind of sandbox want one, in the controller.
+
+    It ends with pytest. Raises ``SettingsError``.
+    """
+    settings = run.settings
+    if settings.relay == "no":
+        return
+    environment = make_environment(run, settings)
+    if not reaches_relay(environment):
+        if settings.relay == "auto":
+            return
+        raise SettingsError(
+            f"cannot use the relay: sandboxes of kind {environment.kind} carry no streams. "
+            "--pinchbench-relay auto uses it where it can be"
+        )
+    endpoints = {}
+    if settings.model.base_url is not None and run.mode.agent_runs:
+        endpoints["model"] = _endpoint(settings.model, settings.model.params)
+    if settings.judge is not None and settings.judge.base_url is not None:
+        # the grader puts the judge's params into its requests
+        endpoints["judge"] = _endpoint(settings.judge, {})
+    if not endpoints:
+        return
+    assert run.directory is not None
+    agent = run.mode.agent_runs
+    process = RelayProcess(
+        endpoints,
+        concurrency=settings.model_concurrency,
+        budget=settings.budget_usd,
+        spent=sum(cost_of(record, agent=agent) for record in run.directory.records()),
+    )
+    run.relay = RelayClient(process.port, process.admin)
+    run.config.add_cleanup(process.close)
+
+
+def _endpoint(spec: ModelSpec, params: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "base_url": spec.base_url,
+        "api_key": spec.api_key,
+        "protocol": spec.api_protocol,
+        "params": dict(params),
+        "drop": list(spec.compat.get("drop", ())),
+        "price": dict(spec.price) or None,
+    }
