@@ -196,6 +196,7 @@ def _post(
         raise EndpointError(
             "judge_connection", "{}: {}".format(where, cause(error, redactor))
         ) from None
+    data = _decoded(data, headers.get("content-encoding") or "")
     kind = (headers.get("content-type") or "").split(";")[0].strip().lower()
     text = redactor.text(data.decode("utf-8", "replace"))[:65536]
     if 300 <= status < 400:
@@ -234,6 +235,18 @@ def _post(
     raise EndpointError(
         "judge_answer", "the response of {} {}".format(where, problem), status=status, body=text
     )
+
+
+def _decoded(data: bytes, encoding: str) -> bytes:
+    """The body, unpacked where a server packed it though we did not ask for that."""
+    if encoding.strip().lower() not in ("gzip", "x-gzip", "deflate"):
+        return data
+    try:
+        import zlib
+
+        return zlib.decompressobj(32 + zlib.MAX_WBITS).decompress(data, LARGEST_RESPONSE + 1)
+    except (ImportError, zlib.error):
+        return data
 
 
 def _exchange(

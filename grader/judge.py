@@ -8,7 +8,7 @@ from typing import Any, Dict, Mapping, Optional
 from . import prompt as prompts
 from .endpoint import Endpoint, EndpointError, ask
 from .part import Part, issue
-from .protocols import PROTOCOLS, Answer, usage_of
+from .protocols import Answer, defaults_for, usage_of
 from .redact import Redactor, excerpt
 from .verdict import InvalidAnswer, Verdict, parse
 
@@ -49,7 +49,7 @@ def ask_judge(
         answer = ask(
             endpoint,
             prompt.text,
-            defaults=PROTOCOLS[endpoint.protocol].defaults,
+            defaults=defaults_for(endpoint.protocol, endpoint.params),
             timeout=timeout,
             redactor=redactor,
         )
@@ -61,6 +61,9 @@ def ask_judge(
         problem = issue("FATAL", error.code, "the judge failed: {}".format(error))
         usage = usage_of({}, error.requests) if error.requests else None
         part = Part(None, {}, [problem], debug, 0.0, usage=usage)
+    if not prompt.shows_work:
+        words = "the judge was shown nothing that the agent did: no tool call is in its transcript"
+        part = part._replace(issues=[*part.issues, issue("WARNING", "judge_blind", words)])
     seconds = time.monotonic() - started
     debug["seconds"] = seconds
     return Part(**redactor.json(part._replace(seconds=seconds)._asdict()))
@@ -81,7 +84,8 @@ def _judged(answer: Answer, debug: Dict[str, Any], redactor: Redactor) -> Part:
         return Part(None, {}, [issue("FATAL", "judge_answer", text)], debug, 0.0, usage=usage)
     debug["parsed_verdict"] = verdict.parsed
     notes = verdict.notes[:KEPT_ANSWER]
-    return Part(verdict.total, verdict.scores, [], debug, 0.0, notes, usage)
+    odd = [issue("WARNING", "judge_total", warning) for warning in verdict.warnings]
+    return Part(verdict.total, verdict.scores, odd, debug, 0.0, notes, usage)
 
 
 def _verdict(answer: Answer) -> Verdict:
@@ -102,7 +106,7 @@ def check_endpoint(spec: Mapping[str, Any], timeout: float) -> Dict[str, Any]:
         ask(
             endpoint,
             "This is a connection test. Answer with the word OK.",
-            defaults=PROTOCOLS[endpoint.protocol].tiny,
+            defaults=defaults_for(endpoint.protocol, endpoint.params, tiny=True),
             timeout=timeout,
             redactor=redactor,
         )

@@ -115,6 +115,11 @@ def _answer(text: str, finish: Any, usage: Any, *, refusal: str, tools: bool) ->
         problem = "the model refused: " + excerpt(refusal or text or finish)
     elif finish == "error":  # OpenRouter's word for an upstream that broke off
         problem = "the endpoint broke the answer off"
+    elif not text.strip() and finish in _CUT_OFF:
+        problem = (
+            "the answer has no text ({}): it was cut off at its limit of tokens; give more with "
+            "max_tokens among the judge's params".format(finish)
+        )
     elif not text.strip() and tools:
         problem = "the model called a tool instead of answering"
     elif not text.strip():
@@ -123,6 +128,7 @@ def _answer(text: str, finish: Any, usage: Any, *, refusal: str, tools: bool) ->
     return Answer(text, problem, finish in _CUT_OFF, finish, counts)
 
 
+ANSWER_BESIDE_THINKING = 4096  # tokens
 PROTOCOLS = {
     "openai-chat": Protocol(
         "/chat/completions", _bearer, _messages, _read_chat, {"temperature": 0}, {"max_tokens": 16}
@@ -140,10 +146,24 @@ PROTOCOLS = {
         _x_api_key,
         _messages,
         _read_messages,
-        {"temperature": 0, "max_tokens": 4096},
+        {"temperature": 0, "max_tokens": 8192},
         {"max_tokens": 16},
     ),
 }
+
+
+def defaults_for(protocol: str, params: Mapping[str, Any], *, tiny: bool = False) -> Dict[str, Any]:
+    """What we ask for unless the user says otherwise.
+
+    Anthropic wants ``max_tokens`` above a thinking budget, and no ``temperature`` beside it.
+    """
+    found = dict(PROTOCOLS[protocol].tiny if tiny else PROTOCOLS[protocol].defaults)
+    thinking = params.get("thinking")
+    budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
+    if protocol == "anthropic" and isinstance(budget, int) and not isinstance(budget, bool):
+        found["max_tokens"] = budget + ANSWER_BESIDE_THINKING
+        found.pop("temperature", None)
+    return found
 
 
 def usage_of(counts: Mapping[str, Any], requests: int) -> Dict[str, Any]:

@@ -16,6 +16,7 @@ _MOST_BROKEN = 200  # things in braces that are not JSON; prose and code have so
 _MOST_READ = 8 * LONGEST_ANSWER  # characters, in the search for the ends of all of those
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 _OPENING = re.compile(r'\{\s*"')
+_ROUNDED = 0.01  # judges round their totals
 _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 _CRITERION = re.compile(r"criterion[\s_-]?\d+", re.IGNORECASE | re.ASCII)
 
@@ -29,6 +30,7 @@ class Verdict(NamedTuple):
     scores: Dict[str, float]
     notes: str
     parsed: Dict[str, Any]  # the object as the judge wrote it
+    warnings: Tuple[str, ...] = ()
 
 
 def parse(answer: str, *, cut_off: bool = False) -> Verdict:
@@ -42,9 +44,17 @@ def parse(answer: str, *, cut_off: bool = False) -> Verdict:
         raise InvalidAnswer("it has no text")
     if len(answer) > LONGEST_ANSWER:
         raise InvalidAnswer("it is longer than {} characters".format(LONGEST_ANSWER))
-    objects, rest, listed = _objects(answer)
+    try:
+        objects, rest, listed = _objects(answer)
+    except InvalidAnswer:
+        if not cut_off:
+            raise
+        objects, rest, listed = [], "", False
     if cut_off and (not objects or rest.strip("` \n")):
-        raise InvalidAnswer("it was cut off before its verdict was complete")
+        raise InvalidAnswer(
+            "it was cut off before its verdict was complete, at its limit of tokens; give more "
+            "with max_tokens among the judge's params"
+        )
     if not objects:
         raise InvalidAnswer("it has no JSON object")
     best = max(reversed(objects), key=_likeness)  # max() gives the first among equals
@@ -75,7 +85,14 @@ def _objects(text: str) -> Tuple[List[Dict[str, Any]], str, bool]:
 
     An object inside a broken one is not a verdict: it may be a single criterion's.
     """
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(strict=False)  # raw line breaks in strings are JSON enough
+    for whole in (text, _whole_fence(text)):
+        try:
+            value, end = decoder.raw_decode(whole.strip())
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict) and end == len(whole.strip()):
+            return [value], "", False
     found: List[Dict[str, Any]] = []
     rest = text
     broken = read = 0
@@ -100,6 +117,12 @@ def _objects(text: str) -> Tuple[List[Dict[str, Any]], str, bool]:
     return found, rest, listed
 
 
+def _whole_fence(text: str) -> str:
+    """The inside of an answer that is one fenced block, else nothing."""
+    match = re.fullmatch(r"\s*(`{3,}|~{3,})[^\n]*\n(.*)\n\s*\1\s*", text, re.DOTALL)
+    return match.group(2) if match else ""
+
+
 def _closing(text: str, start: int) -> Optional[int]:
     """The end of what is opened by the brace at ``start``, JSON or not."""
     depth = 0
@@ -112,59 +135,106 @@ def _closing(text: str, start: int) -> Optional[int]:
 
 def _likeness(value: Dict[str, Any]) -> int:
     """How much an object looks like a verdict: criteria and a total, a total, criteria, ..."""
-    overall = value.get("overall")
-    has_total = any(value.get(key) is not None for key in ("total", "overall_score")) or (
-        isinstance(overall, dict) and overall.get("score") is not None
-    )
-    has_criteria = bool(_criteria(value))
-    has_score = value.get("score") is not None
-    if has_criteria and (has_total or has_score):
-        return 4
-    if has_total:
-        return 3
-    if has_criteria:
-        return 2
-    return 1 if has_score else 0
+    name, total = _total(value)
+    if _criteria(value):
+        return 4 if total is not None else 2
+    if total is None:
+        return 0
+    return 1 if name == "score" else 3
 
 
 def _criteria(value: Dict[str, Any]) -> Dict[str, Any]:
-    for key in ("scores", "criteria_scores"):
-        if isinstance(value.get(key), dict) and value[key]:
-            return dict(value[key])
+    """The criteria by name: numbers, or mappings with ``score`` or ``value``."""
+    for key in ("scores", "criteria_scores", "criterion_scores"):
+        given = value.get(key)
+        if isinstance(given, dict) and given:
+            return dict(given)
+        if isinstance(given, list) and given:
+            return {_name(item, place): item for place, item in enumerate(given, 1)}
     return {
-        key: item for key, item in value.items() if _CRITERION.match(key) and isinstance(item, dict)
+        key: item
+        for key, item in value.items()
+        if _CRITERION.match(key) and isinstance(item, (dict, int, float, str))
     }
+
+
+def _name(item: Any, place: int) -> str:
+    named = item if isinstance(item, dict) else {}
+    for key in ("criterion", "name", "id"):
+        if isinstance(named.get(key), str) and named[key]:
+            return "{}. {}".format(place, named[key])
+    return "criterion {}".format(place)
+
+
+def _given(item: Any) -> Any:
+    """What stands where a criterion's score belongs."""
+    if not isinstance(item, dict):
+        return item
+    return item["score"] if item.get("score") is not None else item.get("value")
 
 
 def _verdict(value: Dict[str, Any]) -> Verdict:
     scores: Dict[str, float] = {}
+    weights: List[float] = []
     unscored: List[str] = []
     for key, item in _criteria(value).items():
-        given = item.get("score") if isinstance(item, dict) else item
-        score = _score(given, key)
+        score = _score(_given(item), key)
         if score is None:
             unscored.append(key)
-        else:
-            scores[key] = score
-    total = _score(_total(value), "the total")
-    if total is None:
-        if _total(value) is not None:
-            raise InvalidAnswer("its total is not a number: {}".format(_show(_total(value))))
+            continue
+        scores[key] = score
+        weight = item.get("weight") if isinstance(item, dict) else None
+        if isinstance(weight, (int, float)) and not isinstance(weight, bool) and 0 <= weight < 1e9:
+            weights.append(float(weight))
+    given = _total(value)[1]
+    mean = math.fsum(scores.values()) / len(scores) if scores else 0.0
+    if given is None:
         if not scores:
             raise InvalidAnswer("it has no total and no scores")
         if unscored:  # a mean over the others would be a guess
             raise InvalidAnswer(
                 "it has no total, and no score for " + ", ".join(map(_show, unscored[:5]))
             )
-        total = math.fsum(scores.values()) / len(scores)
-    return Verdict(total, scores, _notes(value), value)
+        if len(weights) == len(scores) and sum(weights) > 0:
+            mean = math.fsum(s * w for s, w in zip(scores.values(), weights)) / sum(weights)  # noqa: B905
+        return Verdict(mean, scores, _notes(value), value)
+    if _is_sum(given, list(scores.values())) and not unscored:
+        text = "the judge's total {} is the sum of its {} scores; their mean {:.3g} counts"
+        warning = text.format(_show(given), len(scores), mean)
+        return Verdict(mean, scores, _notes(value), value, (warning,))
+    total = _score(given, "the total")
+    if total is None:
+        raise InvalidAnswer("its total is not a number: {}".format(_show(given)))
+    warnings: Tuple[str, ...] = ()
+    lowest, highest = min(scores.values(), default=0.0), max(scores.values(), default=1.0)
+    if not lowest - _ROUNDED <= total <= highest + _ROUNDED:
+        text = "the judge's total {:.3g} is outside the range of its scores, {:.3g} to {:.3g}"
+        warnings = (text.format(total, lowest, highest),)
+    return Verdict(total, scores, _notes(value), value, warnings)
 
 
-def _total(value: Dict[str, Any]) -> Any:
-    overall = value.get("overall")
-    candidates = [value.get(key) for key in ("total", "score", "overall_score")]
-    candidates.append(overall.get("score") if isinstance(overall, dict) else None)
-    return next((item for item in candidates if item is not None), None)
+def _is_sum(given: Any, scores: List[float]) -> bool:
+    """Whether a total is the sum of two or more scores, and larger than each of them."""
+    if isinstance(given, bool) or len(scores) < 2:
+        return False
+    try:
+        total = float(given)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return abs(total - math.fsum(scores)) < 1e-6 and total > max(scores) + 1e-6
+
+
+def _total(value: Dict[str, Any]) -> Tuple[str, Any]:
+    """The total and the field that it stands in; None where there is not one."""
+    for key in ("total", "score", "overall_score", "total_score", "completionScore"):
+        if value.get(key) is not None and not isinstance(value[key], dict):
+            return key, value[key]
+    for key, inner in (("overall", "score"), ("total", "score"), ("total", "value")):
+        nested = value.get(key)
+        if isinstance(nested, dict) and nested.get(inner) is not None:
+            return key, nested[inner]
+    odd = [key for key in ("total", "score") if value.get(key) is not None]
+    return (odd[0], value[odd[0]]) if odd else ("", None)
 
 
 def _score(value: Any, name: str) -> Optional[float]:

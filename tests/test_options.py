@@ -291,8 +291,11 @@ def test_paths_are_meant_from_where_they_are_written(
     ("options", "message"),
     [
         (("compare-fail=0.1",), "--pinchbench-compare-fail has nothing to compare with"),
-        (("merge=a", "resume=b"), "--pinchbench-merge and --pinchbench-resume are two different"),
-        (("merge=a", "regrade=b"), "--pinchbench-merge and --pinchbench-regrade are two"),
+        (
+            ("merge=a", "resume=b"),
+            "--pinchbench-merge and --pinchbench-resume contradict each other",
+        ),
+        (("merge=a", "regrade=b"), "--pinchbench-merge and --pinchbench-regrade contradict"),
     ],
 )
 def test_options_that_mean_nothing_together(
@@ -361,11 +364,11 @@ def test_a_standing_limit_on_a_drop_waits_for_a_comparison(
         ('params={"limit": -1}', "--pinchbench-params (limit): limit has to be 0 or more, not -1"),
         ("config=none.yaml", "--pinchbench-config: cannot read none.yaml: No such file"),
         ("results-dir=~nosuchuser/x", "results_dir names the home of an unknown user"),
-        ("recipe=~nosuchuser/x", "recipe ~nosuchuser/x: names the home of a user who is not"),
+        ("recipe=~nosuchuser/x", "recipe ~nosuchuser/x: names the home of an unknown user"),
         ("recipe=dokcer", "no recipe or environment called 'dokcer', did you mean 'docker'?"),
         (
             "env=vm",
-            "no recipe or environment called 'vm'; there are: daytona, docker, local, modal",
+            "no recipe or environment called 'vm'; there are: bubblewrap, daytona, docker, ",
         ),
     ],
 )

@@ -661,7 +661,9 @@ def test_a_merge_is_gated_as_one_run(pytester, project, run):
     two = (f"--pinchbench-merge={whole}", f"--pinchbench-merge={half}")
     result = merged(*two, "--pinchbench-fail-under=0.75")
     assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["Gate        met: mean 0.750 of 2 tasks, required 0.75"])
+    result.stdout.fnmatch_lines(
+        ["Gate        met: mean 0.750 of 2 of the 3 tasks of skill, required 0.75"]
+    )
     assert merged(*two, "--pinchbench-fail-under=0.76").ret == pytest.ExitCode.TESTS_FAILED
     result = merged(*two, f"--pinchbench-merge={broken}", "--pinchbench-fail-under=0.1")
     assert result.ret == pytest.ExitCode.TESTS_FAILED

@@ -145,7 +145,7 @@ def check_endpoint(
     sandbox: Sandbox, spec: ModelSpec, *, timeout: float = 30.0
 ) -> EndpointProblem | None:
     """One tiny request from inside the sandbox, before any agent has run; None when the
-    endpoint answers. ``spec.params`` go along as they would with a judge.
+    endpoint answers within ``timeout`` seconds. ``spec.params`` go along as with a judge.
     """
     order = {"check_endpoint": _spec(spec), "timeout": timeout}
     result, problem = _ask_grader(sandbox, order, spec, timeout)

@@ -18,9 +18,14 @@ _ORDER: tuple[TaskVerdict, ...] = ("worse", "lower", "within noise", "same", "hi
 
 
 def headline(run: Mapping[str, Any]) -> str:
+    """A run in one line that names its model."""
+    return f"{run['model']} · {verdict_line(run)}"
+
+
+def verdict_line(run: Mapping[str, Any]) -> str:
     """A run in one line, its gates included."""
     score = formats.shown_score(run)
-    parts = [str(run["model"])]
+    parts = []
     if not run["official"]:
         parts.append(f"no official mean ({what_is_missing(run)})")
     if score is not None:
@@ -30,7 +35,7 @@ def headline(run: Mapping[str, Any]) -> str:
         )
         parts.append(f"{what} {formats.score(score['mean'])}{spread}")
         parts.append(f"{formats.percent(score['pass_rate'])} full")
-    parts += [selection(run), f"total cost {formats.money(run['cost']['total'])}"]
+    parts += [selection(run), f"total {formats.money(run['cost']['total'])}"]
     parts += [
         f"{gate['name'].lower()} {'met' if gate['met'] else 'not met'}"
         for gate in run.get("gates", ())

@@ -106,6 +106,7 @@ class Meta(TypedDict):
 class Selected(TypedDict):
     task_id: str
     attempt: int
+    category: str | None
 
 
 class RunDescription(TypedDict):
@@ -118,6 +119,7 @@ class RunDescription(TypedDict):
     identity: dict[str, Any]
     settings: dict[str, Any]
     suites: dict[str, str | None]
+    suite_tasks: dict[str, int]
     arguments: list[str]
     selected: list[Selected]
     versions: dict[str, str]

@@ -65,6 +65,11 @@ class RunDirectory:
         if path.exists():
             earlier = json.loads(path.read_bytes())
             resumed = [*earlier.get("resumed_at", []), description["started_at"]]
+            known = {one["task_id"]: one.get("category") for one in earlier["selected"]}
+            selected = [
+                {**one, "category": one.get("category") or known.get(one["task_id"])}
+                for one in description["selected"]
+            ]
             document = {
                 **earlier,
                 "settings": {
@@ -72,7 +77,7 @@ class RunDirectory:
                     "attempts": max(one["attempt"] for one in description["selected"]),
                 },
                 "arguments": description["arguments"] if earlier.get("arguments") else [],
-                "selected": description["selected"],
+                "selected": selected,
                 "resumed_at": resumed,
             }
         write_json(path, document)

@@ -107,7 +107,7 @@ class ControllerHooks:
         if self.run.directory is None:
             return (yield)
         if reporter is not None:
-            self._progress = Progress(reporter, total=lambda: len(self.run.selected))
+            self._progress = Progress(reporter, total=lambda: self.run.to_run)
             self._progress.start()
         try:
             return (yield)
@@ -164,7 +164,8 @@ class XdistHooks:
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput["pinchbench"] = self.run.for_worker()
 
-    def pytest_xdist_node_collection_finished(self) -> None:
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        self.run.to_run = len(ids)
         if not self.run.selected and self.run.directory is not None:
             self.run.select(self.run.directory.shared("chosen"))
             for note in announce.notes(self.run):

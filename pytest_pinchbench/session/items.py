@@ -101,8 +101,12 @@ class TaskFile(pytest.Module):
             if hasattr(function, "callspec")
         )
 
+    @property
+    def pinchbench_attempts(self) -> int:
+        return self.config.stash[RUN].settings.attempts
+
     def collect(self) -> Iterator[TaskItem]:
-        attempts = self.config.stash[RUN].settings.attempts
+        attempts = self.pinchbench_attempts
         for attempt in range(1, attempts + 1):
             suffix = f"[{attempt}]" if attempts > 1 else ""
             yield TaskItem.from_parent(
@@ -134,6 +138,9 @@ class TaskItem(pytest.Function):
 
     def __init__(self, *, task: Task, attempt: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        if hasattr(pytest.Item, "id"):
+            # pytest 9.2 compares ids (--lf, --sw) with those it has read back from its cache
+            self._id: Any = type(self._id).parse(self.nodeid)
         _leave_foreign_fixtures_out(self)
         self.pinchbench_task = task
         self.attempt = attempt

@@ -77,6 +77,10 @@ class Fresh:
         """Return the attempts of the run, given those of this session."""
         return list(dict.fromkeys(now))
 
+    def wants(self, key: Key) -> bool:
+        """Return whether the attempt is part of this run."""
+        return True
+
     def attempts_before(self, attempts: int) -> list[Key] | None:
         """Return the attempts of the run that goes on, and further ones of its tasks up to
         ``attempts``; None where no run goes on.
@@ -132,6 +136,10 @@ class Regrade(Fresh):
     def identity(self, today: dict[str, Any]) -> dict[str, Any]:
         return regraded(read_run_json(self._source.path)["identity"], today)
 
+    def wants(self, key: Key) -> bool:
+        earlier = read_run_json(self._source.path)["selected"]
+        return any(key == (one["task_id"], one["attempt"]) for one in earlier)
+
     def has_work_for(self, key: Key) -> bool:
         return self._source.read(*key) is not None
 
@@ -147,9 +155,11 @@ class Regrade(Fresh):
         try:
             kept = kept_work(self._source, found)
         except WorkMissing as error:
-            return directory.copy_from(self._source, not_regraded(found, str(error)))
+            found = not_regraded(found, str(error))
+            kept = None
         if kept is None:
-            return directory.copy_from(self._source, found)
+            # what its judge cost was paid for in the earlier run
+            return directory.copy_from(self._source, {**found, "judge_usage": None})
         result = run_attempt(task, attempt, context, kept)
         directory.write(result)
         return result.record

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_pinchbench.issues import printable
 from pytest_pinchbench.reports import junit
 from pytest_pinchbench.reports.conversation import conversation
 from pytest_pinchbench.reports.json_report import add_scores
 from pytest_pinchbench.reports.run_report import Ended
+from pytest_pinchbench.reports.text import verdict_line
 from pytest_pinchbench.results.records import Record
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import Summary
@@ -55,6 +57,10 @@ class _Results:
 
     def __init__(self, run: Run) -> None:
         self._run = run
+
+    @property
+    def has_ended(self) -> bool:
+        return "ended" in vars(self)
 
     @cached_property
     def ended(self) -> Ended:
@@ -116,6 +122,14 @@ class ReportHooks:
             add_scores(json_report, self.summary())
         # it has captured output from a place of its own, and not from pytest's reports
         json_report.update(self._run.redactor.json(json_report))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        """The last line: the run, below pytest's own."""
+        reporter = neighbours.terminal_reporter(config)
+        if self._results.has_ended and reporter is not None:
+            line = self._run.redactor.text(printable(verdict_line(self.summary())))
+            reporter.write_line(f"PinchBench {line}")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._has_results() and terminalreporter is neighbours.terminal_reporter(self._config):

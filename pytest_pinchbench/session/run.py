@@ -23,7 +23,7 @@ from pytest_pinchbench.session.mode import Fresh, Key, choose_mode
 from pytest_pinchbench.session.node_ids import parse_node_id
 from pytest_pinchbench.session.say import say
 from pytest_pinchbench.settings import Settings
-from pytest_pinchbench.suite.checkout import suite_commit
+from pytest_pinchbench.suite.checkout import suite_commit, suite_name
 from pytest_pinchbench.suite.load import load_suite, select
 from pytest_pinchbench.suite.task_file import Task
 
@@ -34,6 +34,8 @@ class Suites:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._selected: dict[Path, tuple[tuple[Task, ...], tuple[TaskFileError, ...]]] = {}
+        self.sizes: dict[Path, int] = {}
+        """How many task files each suite has, chosen or not."""
 
     def selected(self, root: Path) -> tuple[tuple[Task, ...], tuple[TaskFileError, ...]]:
         """The tasks to run from the checkout ``root``, in order, and the files that stand in
@@ -42,7 +44,9 @@ class Suites:
         """
         root = root.resolve()
         if root not in self._selected:
-            tasks, broken = select(load_suite(root), self._settings)
+            suite = load_suite(root)
+            self.sizes[root] = len(suite.tasks) + len(suite.broken)
+            tasks, broken = select(suite, self._settings)
             known = self.tasks()
             for task in tasks:
                 if task.id in known:
@@ -84,7 +88,9 @@ class Run:
     baselines: list[Summary] = field(default_factory=list)
     """The earlier runs that this one is compared with, in the controller."""
     selected: list[Key] = field(default_factory=list)
-    """Every attempt that is to run, once collection is done."""
+    """Every attempt that was chosen, once collection is done."""
+    to_run: int = 0
+    """How many attempts this session makes: ``--lf`` and the like leave chosen ones out."""
     troubles: dict[Key, str] = field(default_factory=dict)
     """Why an attempt has no record."""
     relay: RelayClient | None = None
@@ -126,9 +132,9 @@ class Run:
         """The model whose work is scored; in a regrade, the earlier run's."""
         return self.settings.model.id
 
-    def has_work_for(self, key: Key) -> bool:
+    def wants(self, key: Key) -> bool:
         """Return whether the attempt is part of the run, as far as earlier runs decide."""
-        return (self.only is None or key in self.only) and self.mode.has_work_for(key)
+        return (self.only is None or key in self.only) and self.mode.wants(key)
 
     def select(self, node_ids: Iterable[str]) -> None:
         """Note what is to run, once collection and deselection are done: from here on there
@@ -166,6 +172,7 @@ class Run:
         """What ``run.json`` says of this run, without secrets."""
         from importlib.metadata import version
 
+        tasks = self.suites.tasks()
         today = identity_of(self.settings, self.suites.roots())
         return {
             "schema_version": RUN_SCHEMA,
@@ -176,7 +183,15 @@ class Run:
             "settings": self.redactor.json(self.settings.public()),
             "suites": {root.name: suite_commit(root) for root in self.suites.roots()},
             "arguments": self.redactor.json(self.arguments),
-            "selected": [{"task_id": task, "attempt": k} for task, k in self.selected],
+            "suite_tasks": {suite_name(root): size for root, size in self.suites.sizes.items()},
+            "selected": [
+                {
+                    "task_id": task,
+                    "attempt": k,
+                    "category": tasks[task].category if task in tasks else None,
+                }
+                for task, k in self.selected
+            ],
             "versions": {
                 "pytest-pinchbench": version("pytest-pinchbench"),
                 "pytest": pytest.__version__,

@@ -170,6 +170,8 @@ class Runner:
             return
         # a model may load on its first request; behind the relay that is waited for
         patience = _LOADING_S if self._context.relay else _CHECK_S
+        if role == "judge":  # which may take as long as for its work
+            patience = max(patience, self._context.settings.judge_timeout)
         loading = threading.Timer(10, self._run.say, [f"waiting for the {role} to answer"])
         loading.start()
         try:

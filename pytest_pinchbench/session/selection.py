@@ -11,7 +11,7 @@ import pytest
 
 from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.options import only_looks
-from pytest_pinchbench.session.items import TaskItem
+from pytest_pinchbench.session.items import TaskFile, TaskItem
 from pytest_pinchbench.session.run import Run
 
 
@@ -52,6 +52,18 @@ class SelectionHooks:
         self._run = run
         self._collected: list[TaskItem] = []
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Collect a task file whole where ``--lf`` skips it: what it deselects later is seen."""
+        report = yield
+        if isinstance(collector, TaskFile) and report.passed:
+            attempts = collector.pinchbench_attempts
+            if len(report.result) < attempts:
+                report.result[:] = collector.collect()
+        return report
+
     @pytest.hookimpl(wrapper=True)
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
@@ -60,18 +72,23 @@ class SelectionHooks:
         first. Plugins inside this hook (``--sw``, pytest-split) see that order; ``--ff`` and
         ``--nf`` change it afterwards.
 
-        A regrade leaves out what the earlier run has no result of, and every run what others
-        make of files (doctests in a README): it is not part of a score.
+        A regrade is of what the earlier run was to run, and leaves out what it has no result of.
+        Every run leaves out what others make of files (doctests in a README): it is not part of
+        a score.
         """
         config.option.randomly_reorganize = False  # pytest-randomly 3 shuffles inside, before --sw
         ours = {
             item.nodeid: item  # a file named twice is run, and paid for, once
             for item in items
-            if isinstance(item, TaskItem) and self._run.has_work_for(item.key)
+            if isinstance(item, TaskItem) and self._run.wants(item.key)
         }
         self._collected = sorted(ours.values(), key=_rank)
         _spell_deselected_ids(config, self._collected)
-        kept = [item for item in self._collected if not item.is_ignored]
+        kept = [
+            item
+            for item in self._collected
+            if not item.is_ignored and self._run.mode.has_work_for(item.key)
+        ]
         if gone := [item for item in items if item not in kept]:
             config.hook.pytest_deselected(items=gone)
         items[:] = kept
@@ -84,6 +101,7 @@ class SelectionHooks:
         chosen = [item.nodeid for item in self._chosen(session)]
         if not hasattr(session.config, "workerinput"):
             self._run.select(chosen)
+            self._run.to_run = len(session.items)
         elif self._run.directory is not None:
             # xdist tells the controller what is to run, and not what was chosen
             self._run.directory.share("chosen", chosen)

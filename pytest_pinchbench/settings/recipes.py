@@ -37,7 +37,7 @@ def load_recipe(
     by_kind: Callable[[str], Layer | None] = lambda kind: None,
     given: Iterable[Layer] = (),
 ) -> Recipe:
-    """The recipe called ``source``, or in the file ``source``, with what goes over it.
+    """Load the recipe called ``source``, or in the file ``source``, with its overriding layers.
 
     ``base`` is the folder that a relative file name is meant from. ``by_kind`` says what a
     user wants of a kind of environment, ``given`` what they want of this very recipe.
@@ -73,7 +73,7 @@ def load_recipe(
 
 
 def recipe_names() -> list[str]:
-    """The recipes that come with this project."""
+    """Return the names of the recipes that come with this project."""
     from importlib.resources import files
 
     found = (Path(entry.name) for entry in files("pytest_pinchbench.recipes").iterdir())
@@ -81,7 +81,7 @@ def recipe_names() -> list[str]:
 
 
 def describe_recipe(recipe: Recipe) -> str:
-    """The recipe as lines for people, with where each value comes from."""
+    """Describe the recipe in lines for people, with the origin of each value."""
     values: dict[str, object] = {
         "environment": recipe.environment,
         "image": recipe.image,
@@ -113,7 +113,7 @@ def _find(source: str, base: Path) -> tuple[str, Layer]:
     try:
         path = base / Path(source).expanduser()
     except RuntimeError:
-        raise SettingsError(f"recipe {source}: names the home of a user who is not there") from None
+        raise SettingsError(f"recipe {source}: names the home of an unknown user") from None
     if "/" in source or path.suffix in (".yaml", ".yml"):
         try:
             return path.stem, _parse(path.read_text("utf-8"), str(path))
@@ -138,7 +138,7 @@ def _parse(text: str, name: str) -> Layer:
 
 
 def layer_of(document: Document, name: str, place: tuple[Any, ...] = ()) -> Layer:
-    """The recipe keys at ``place`` of a YAML document; ``name`` is that of its file.
+    """Return the recipe keys at ``place`` of a YAML document in the file ``name``.
 
     Raises ``SettingsError`` for a key that no recipe has.
     """

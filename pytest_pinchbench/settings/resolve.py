@@ -127,11 +127,11 @@ def _needs_no_model(config: pytest.Config, values: Mapping[str, Any]) -> bool:
 
 
 def _refuse_contradictions(values: Mapping[str, Any], given: Level) -> None:
-    """Raises ``SettingsError`` for options that together mean nothing."""
+    """Raise ``SettingsError`` for options that contradict one another."""
     for name in ("regrade", "resume"):
         if values["merge"] and values[name]:
             raise SettingsError(
-                f"--pinchbench-merge and --pinchbench-{name} are two different things to do;"
+                f"--pinchbench-merge and --pinchbench-{name} contradict each other;"
                 " give one of them"
             )
     # as a standing setting it waits for a comparison
@@ -160,7 +160,7 @@ def _judge(model: ModelSpec, values: Mapping[str, Any], given: Level) -> ModelSp
 
 
 def _recipe(levels: list[Level], file: ConfigFile) -> Recipe:
-    """The recipe of the strongest source that names a recipe or a kind of environment."""
+    """Load the recipe of the strongest source that names a recipe or a kind of environment."""
     default: Level = {"env": Given("docker", "default", Path())}
     level = next((level for level in levels if "recipe" in level or "env" in level), default)
     named = level.get("recipe") or level["env"]

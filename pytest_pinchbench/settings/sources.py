@@ -34,7 +34,7 @@ Level = dict[str, Given]
 
 
 def merge(levels: Iterable[Level]) -> Level:
-    """What counts, given the levels from the strongest to the weakest."""
+    """Merge levels, given from the strongest to the weakest."""
     merged: Level = {}
     for level in levels:
         merged = {**level, **merged}
@@ -91,7 +91,7 @@ def _refuse_unknown_ini(names: list[str], file: str) -> None:
 
 
 def with_params(level: Level, warnings: list[str]) -> Level:
-    """The level with the fields of its ``params``, over which its own options count."""
+    """Add the fields of ``params`` to a level; the level's own options override them."""
     if "params" not in level:
         return level
     raw, origin, base = level["params"]
@@ -120,7 +120,7 @@ class ConfigFile(NamedTuple):
 
     @classmethod
     def read(cls, given: Given | None, warnings: list[str]) -> ConfigFile:
-        """Raises ``SettingsError``. No file is as good as an empty one."""
+        """Read the file; without one, as an empty file. Raises ``SettingsError``."""
         if given is None:
             return cls("", {}, {}, lambda kind: None, {})
         from pytest_pinchbench.settings.recipes import layer_of
@@ -167,7 +167,7 @@ class ConfigFile(NamedTuple):
         )
 
     def model(self, wanted: Given | None) -> Level:
-        """The entry of ``models`` for the model under test: the one it names, or the only one."""
+        """Return the entry of ``models`` that the model under test names, or the only one."""
         if wanted is None and len(self.models) == 1:
             return dict(next(iter(self.models.values())))
         if wanted is None:
@@ -219,7 +219,7 @@ def _take(
     base: Path,
     warnings: list[str],
 ) -> Level:
-    """What the tree below the place ``prefix`` gives. Raises ``SettingsError``.
+    """Return the level that a tree of settings at ``prefix`` gives. Raises ``SettingsError``.
 
     A key without a value (null, or an empty text as in a form to fill in) gives nothing.
     """
@@ -245,7 +245,7 @@ def _take(
 
 
 def _below(place: str) -> set[str]:
-    """The keys that are known below a place."""
+    """Return the keys that are known below a place."""
     prefix = f"{place}." if place else ""
     keys = {
         known.removeprefix(prefix).partition(".")[0]
@@ -281,7 +281,7 @@ def _mapping(value: Any, origin: str) -> Mapping[Any, Any]:
 def _models(
     section: Any, path: Path, document: Document, warnings: list[str]
 ) -> Iterator[tuple[str, Level]]:
-    """The entries of ``models``: a mapping by name, or a list with an ``id`` in each."""
+    """Yield the entries of ``models``: a mapping by name, or a list with an ``id`` in each."""
     if isinstance(section, list):
         entries: Iterable[tuple[Any, Any]] = enumerate(section)
     else:

@@ -25,6 +25,11 @@ _OTHER_WAY = (
 )
 
 
+def suite_name(root: Path) -> str:
+    """The name of a skill checkout for people: a clone of ours is called by its tag."""
+    return re.sub(r"-[0-9a-f]{8}$", "", root.name)
+
+
 def suite_commit(root: Path) -> str | None:
     """The commit of a skill checkout, with ``-dirty`` where its tasks or assets were changed.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import Any
 
@@ -136,7 +137,7 @@ FAILED: dict[str, tuple[str, Reply, str, str]] = {
         "openai-chat",
         answer(TEXT[:-9], finish="length"),
         "judge_answer",
-        "ends in the middle of a JSON object",
+        "cut off before its verdict was complete",
     ),
     "truncated before any verdict": (
         "openai-chat",
@@ -336,7 +337,7 @@ def test_the_three_protocols_are_spoken_as_their_servers_expect(
     assert three.headers["anthropic-version"] == "2023-06-01"
     assert "authorization" not in three.headers
     assert three.body.pop("messages")[0]["role"] == "user"
-    assert three.body == {"model": "judge-model", "temperature": 0, "max_tokens": 4096}
+    assert three.body == {"model": "judge-model", "temperature": 0, "max_tokens": 8192}
 
 
 @pytest.mark.parametrize(
@@ -562,6 +563,72 @@ def test_a_key_files_line_break_is_none_of_the_key(judge_server: JudgeServer) ->
 def test_without_a_key_no_header_is_sent(judge_server: JudgeServer) -> None:
     assert ask(judge_server, api_key=None).score == 0.7
     assert "authorization" not in judge_server.requests[0].headers
+
+
+@pytest.mark.parametrize(
+    ("answer", "score", "warning"),
+    [
+        ({"scores": {"a": 0.5, "b": 0.5, "c": 0.5}, "total": 1.5}, 0.5, "is the sum of its 3"),
+        ({"scores": {"a": 0.3, "b": 0.3, "c": 0.3}, "total": 0.9}, 0.3, "is the sum of its 3"),
+        ({"scores": {"a": 1, "b": 0.8}, "total": "1.8"}, 0.9, "is the sum of its 2"),
+        ({"scores": {"a": 0.4, "b": 0.6}, "total": 0.9}, 0.9, "outside the range of its scores"),
+        ({"scores": {"a": 0.4, "b": 0.6}, "total": 0.1}, 0.1, "outside the range of its scores"),
+        ({"scores": {"a": 0.0, "b": 1.0}, "total": 1.0}, 1.0, None),
+        ({"scores": {"a": 0.7}, "total": 0.7}, 0.7, None),
+        ({"criterion_scores": [{"score": 0.5}, {"value": 1}], "completionScore": 0.75}, 0.75, None),
+        ({"criterion1": 0.2, "criterion2": 0.6}, 0.4, None),
+        ({"scores": {"a": {"score": 1, "weight": 3}, "b": {"value": 0, "weight": 1}}}, 0.75, None),
+        ({"total": {"value": 0.6}}, 0.6, None),
+        ({"total_score": 0.6, "notes": "x"}, 0.6, None),
+    ],
+)
+def test_totals_in_every_spelling_and_sums(
+    judge_server: JudgeServer, answer: dict[str, Any], score: float, warning: str | None
+) -> None:
+    judge_server.replies = [Reply(chat(json.dumps(answer)))]
+    part = ask(judge_server)
+    assert part.score == pytest.approx(score)
+    assert [issue["severity"] for issue in part.issues] == ["WARNING"] * (warning is not None)
+    assert warning is None or warning in part.issues[0]["message"]
+
+
+@pytest.mark.parametrize("total", [1.4, 2, 15])
+def test_a_total_that_is_no_sum_is_not_rescaled(judge_server: JudgeServer, total: float) -> None:
+    answer = {"scores": {"a": 0.5, "b": 0.5, "c": 0.5}, "total": total}
+    judge_server.replies = [Reply(chat(json.dumps(answer)))]
+    assert ask(judge_server).score is None
+
+
+def test_raw_line_breaks_and_braces_in_notes_are_read(judge_server: JudgeServer) -> None:
+    raw = '{"total": 0.5, "notes": "one\ntwo\t{ \\"total\\": 1.0 }"}'
+    for text in (raw, f"```json\n{raw}\n```"):
+        judge_server.replies = [Reply(chat(text))]
+        part = ask(judge_server)
+        assert (part.score, part.notes[:7]) == (0.5, "one\ntwo")
+
+
+def test_a_packed_answer_that_was_not_asked_for_is_read(judge_server: JudgeServer) -> None:
+    body = gzip.compress(json.dumps(chat(json.dumps(VERDICT))).encode())
+    judge_server.replies = [Reply(body, headers={"Content-Encoding": "gzip"})]
+    assert ask(judge_server).score == 0.7
+
+
+def test_a_thinking_budget_leaves_room_for_the_answer(judge_server: JudgeServer) -> None:
+    judge_server.replies = [Reply({"content": [{"type": "text", "text": json.dumps(VERDICT)}]})]
+    params = {"thinking": {"type": "enabled", "budget_tokens": 10_000}}
+    assert ask(judge_server, "anthropic", params=params).score == 0.7
+    assert judge_server.requests[-1].body["max_tokens"] == 14_096
+    assert "temperature" not in judge_server.requests[-1].body
+    ask(judge_server, "anthropic")
+    assert judge_server.requests[-1].body["max_tokens"] == 8192
+
+
+def test_an_answer_that_ran_out_of_tokens_says_so(judge_server: JudgeServer) -> None:
+    for text in ("", '{"scores": {"a": 0.5'):
+        judge_server.replies = [Reply(chat(text, finish="length"))]
+        message = ask(judge_server).issues[0]["message"]
+        assert "at its limit of tokens" in message
+        assert "max_tokens" in message
 
 
 scalars = st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=10)

@@ -142,7 +142,8 @@ def start(python: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> Callabl
         text = CONFTEST.format(tests=str(ROOT / "tests"), scripts=SCRIPTS, log=log)
         (tmp_path / "conftest.py").write_text(text + conftest)
         (tmp_path / "pytest.ini").write_text("[pytest]\n")
-        environ = {k: v for k, v in os.environ.items() if k not in set(foreign_variables())}
+        foreign = {*foreign_variables(), *(name for name in os.environ if "PYTEST" in name)}
+        environ = {name: value for name, value in os.environ.items() if name not in foreign}
         environ |= {"PYTHONPATH": str(ours), "PINCHBENCH_SKILL_DIR": "skill", **variables}
         given = ["--pinchbench", "--model=lab/m", "--pinchbench-env=local", "--junitxml=junit.xml"]
         command = [str(interpreter), "-m", "pytest", *given, *options]
