@@ -72,6 +72,7 @@ class HarnessExecution(TypedDict):
     transcript: str
     stdout: str
     stderr: str
+    requests: str | None
 
 
 class Artifacts(TypedDict):
@@ -144,6 +145,7 @@ class Record(TypedDict):
     issues: list[IssueRecord]
     usage: UsageRecord
     judge_usage: UsageRecord | None
+    timing: dict[str, float] | None
     execution_time: float | None
     started_at: str
     finished_at: str
