@@ -61,6 +61,9 @@ def ask_judge(
         problem = issue("FATAL", error.code, "the judge failed: {}".format(error))
         usage = usage_of({}, error.requests) if error.requests else None
         part = Part(None, {}, [problem], debug, 0.0, usage=usage)
+    if not prompt.shows_work:
+        words = "the judge was shown nothing that the agent did: no tool call is in its transcript"
+        part = part._replace(issues=[*part.issues, issue("WARNING", "judge_blind", words)])
     seconds = time.monotonic() - started
     debug["seconds"] = seconds
     return Part(**redactor.json(part._replace(seconds=seconds)._asdict()))

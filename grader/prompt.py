@@ -13,6 +13,7 @@ import json
 import re
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Tuple
 
+TOOL_CALLS = ("toolCall", "toolUse", "tool_call", "tool_use", "functionCall")  # as reports read
 RESULT_LENGTH = 200  # characters of a tool result that the judge sees
 
 # Written as \uXXXX inside the quotation: what a tokenizer may take for a control token or a
@@ -70,6 +71,7 @@ three sentences>"}}
 class Prompt(NamedTuple):
     text: str
     left_out: Dict[str, int]  # entries and characters of the transcript; empty when it is whole
+    shows_work: bool  # a tool call or its result is among what the judge is shown
 
 
 def build(task: Mapping[str, Any], transcript: Iterable[Any], limit: int) -> Prompt:
@@ -85,7 +87,8 @@ def build(task: Mapping[str, Any], transcript: Iterable[Any], limit: int) -> Pro
     # From the content alone, so that the same work gives the same request.
     seed = json.dumps(parts, sort_keys=True)
     tag = hashlib.sha256(seed.encode("ascii")).hexdigest()[:16]
-    return Prompt(_PROMPT.format(tag=tag, length=RESULT_LENGTH, **parts), left_out)
+    shows_work = any(not line.startswith('{"user"') for line in lines)
+    return Prompt(_PROMPT.format(tag=tag, length=RESULT_LENGTH, **parts), left_out, shows_work)
 
 
 def summarize(
@@ -132,7 +135,7 @@ def _entries(transcript: Iterable[Any], prompts: List[str]) -> Iterable[Dict[str
                 yield {"user": max(sent, key=len, default=text)}
         elif role == "assistant":
             for item in content if isinstance(content, list) else []:
-                if isinstance(item, dict) and item.get("type") == "toolCall":
+                if isinstance(item, dict) and item.get("type") in TOOL_CALLS:
                     yield {"tool_call": str(item.get("name"))[:200], "arguments": _arguments(item)}
         elif role == "toolResult":
             text = _text(content)

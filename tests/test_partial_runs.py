@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_pinchbench.session.announce import too_small
+
 GOOD = "echo yes > made.txt"
 HALF = "echo no > made.txt"
 TASKS = {"task_a": GOOD, "task_b": HALF, "task_c": GOOD}
@@ -216,3 +218,14 @@ def test_a_regrade_of_chosen_tasks_is_partial(pytester, project, run):
     result = run("--pinchbench-regrade=latest", "--pinchbench-fail-under=0.9")
     assert result.ret == 0
     assert flags(pytester) == (True, True, 1, 3, True)
+
+
+def test_a_machine_that_is_too_small_for_the_workers_is_said(pytester, project, run):
+    project({"task_a": GOOD})
+    result = run("-n", "999", "--maxprocesses=1")
+    result.stdout.no_fnmatch_line("*more than this machine can start*")
+    assert too_small(4, 4, 4.1) == []
+    (cores,) = too_small(4, 2, 99.0)
+    assert cores.startswith("-n 4 is more than this machine can start at a time (2 cores, 99 GB;")
+    (memory,) = too_small(4, 8, 2.0)
+    assert "(8 cores, 2 GB;" in memory

@@ -100,7 +100,10 @@ def make_result(
         "execution_time": round(run.execution_time, 3) if run else None,
         "started_at": iso_time(started),
         "finished_at": iso_time(time.time()),
-        "seconds": {name: round(value, 3) for name, value in seconds.items()},
+        "seconds": {
+            **{name: round(value, 3) for name, value in seconds.items()},
+            **({"startup": round(run.startup_seconds, 3)} if run and run.startup_seconds else {}),
+        },
         "retried": [
             {
                 "issues": [asdict(issue) for issue in one["issues"]],

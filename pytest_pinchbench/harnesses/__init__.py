@@ -131,6 +131,8 @@ class AgentRun:
     stderr: str
     version: str
     issues: tuple[Issue, ...] = ()
+    startup_seconds: float | None = None
+    """From starting the agent until it had its first prompt, where that is known."""
     requests: tuple[dict[str, Any], ...] | None = None
     """What passed the relay, one mapping a request; None without a relay."""
     timing: Mapping[str, float] | None = None

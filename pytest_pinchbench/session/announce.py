@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from pytest_pinchbench.session.run import Run
 
 
@@ -23,6 +25,7 @@ def notes(run: Run) -> list[str]:
         *run.mode.notes(run.selected, run.short),
         *(warning for task in run.suites.tasks().values() for warning in task.warnings),
         *_judge_missing(run),
+        *_machine_too_small(run),
     ]
     return [run.redactor.text(line) for line in lines]
 
@@ -35,6 +38,33 @@ def hints(run: Run) -> list[str]:
     if run.directory.has_ended("sanity"):
         lines.append(f"{'':12}--pinchbench-keep-going, or the sanity task stops it again")
     return lines
+
+
+def _machine_too_small(run: Run) -> list[str]:
+    """A start-up of OpenClaw takes a core for 4 to 10 seconds, an agent 1 GB of memory."""
+    workers = len(getattr(run.config.option, "tx", None) or [None])  # -n, as xdist cut it
+    if workers < 2 or run.settings.recipe.environment not in ("docker", "bubblewrap", "local"):
+        return []
+    if os.environ.get("DOCKER_HOST", "unix://").partition(":")[0] != "unix":
+        return []  # the containers run elsewhere
+    return too_small(workers, *_cores_and_gigabytes())
+
+
+def too_small(workers: int, cores: int, gigabytes: float) -> list[str]:
+    """Return the warning for a machine on which so many agents would starve one another."""
+    if workers <= cores and workers <= gigabytes:
+        return []
+    return [
+        f"-n {workers} is more than this machine can start at a time ({cores} cores, "
+        f"{gigabytes:.0f} GB; an agent takes a core while it starts, and 1 GB): agents will "
+        "start late, and may run out of time for it"
+    ]
+
+
+def _cores_and_gigabytes() -> tuple[int, float]:
+    usable = getattr(os, "sched_getaffinity", None)
+    cores = len(usable(0)) if usable else os.cpu_count() or 1
+    return cores, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
 
 
 def _judge_missing(run: Run) -> list[str]:

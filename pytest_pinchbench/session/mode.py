@@ -155,9 +155,11 @@ class Regrade(Fresh):
         try:
             kept = kept_work(self._source, found)
         except WorkMissing as error:
-            return directory.copy_from(self._source, not_regraded(found, str(error)))
+            found = not_regraded(found, str(error))
+            kept = None
         if kept is None:
-            return directory.copy_from(self._source, found)
+            # what its judge cost was paid for in the earlier run
+            return directory.copy_from(self._source, {**found, "judge_usage": None})
         result = run_attempt(task, attempt, context, kept)
         directory.write(result)
         return result.record

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from _pytest.terminal import TerminalReporter  # pytest 8.0 has no public name for it
 
 _MARKERS: dict[str, Callable[[], pytest.MarkDecorator]] = {
     # by the name of the plugin that acts on it; a limit or a rerun is not meant for an attempt
@@ -42,9 +43,9 @@ def annotates_failures(config: pytest.Config) -> bool:
     return config.pluginmanager.hasplugin("pytest_github_actions_annotate_failures")
 
 
-def terminal_reporter(config: pytest.Config) -> pytest.TerminalReporter | None:
+def terminal_reporter(config: pytest.Config) -> TerminalReporter | None:
     """Return pytest's reporter, or None where another reporter, of unknown abilities, has taken
     its place (pytest-tldr, pytest-rich) or there is none.
     """
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    return reporter if isinstance(reporter, pytest.TerminalReporter) else None
+    return reporter if isinstance(reporter, TerminalReporter) else None

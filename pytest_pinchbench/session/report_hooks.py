@@ -126,8 +126,8 @@ class ReportHooks:
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         """The last line: the run, below pytest's own."""
-        reporter = config.pluginmanager.get_plugin("terminalreporter")
-        if self._results.has_ended and isinstance(reporter, pytest.TerminalReporter):
+        reporter = neighbours.terminal_reporter(config)
+        if self._results.has_ended and reporter is not None:
             line = self._run.redactor.text(printable(verdict_line(self.summary())))
             reporter.write_line(f"PinchBench {line}")
 

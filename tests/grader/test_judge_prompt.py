@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import message
-from pytest_pinchbench.grader.prompt import build, summarize
+from pytest_pinchbench.grader.prompt import TOOL_CALLS, build, summarize
+
+from pytest_pinchbench.harnesses.openclaw.messages import tool_calls
 
 TASK = {
     "prompt": "Write a poem.",
@@ -256,3 +258,16 @@ def test_a_huge_transcript_is_summarized_in_no_time() -> None:
     ]
     prompt = build(TASK, transcript, 10_000)
     assert len(prompt.text) < 20_000
+
+
+@pytest.mark.parametrize("kind", TOOL_CALLS)
+def test_the_judge_sees_the_tool_calls_that_the_reports_show(kind: str) -> None:
+    event = message("assistant", [{"type": kind, "name": "write", "input": {"path": "a"}}])
+    assert entries([event]) == [{"tool_call": "write", "arguments": {"path": "a"}}]
+    assert [one.name for one in tool_calls(event["message"])] == ["write"]
+
+
+def test_a_prompt_knows_whether_it_shows_any_work() -> None:
+    asked = message("user", "Do it.")
+    assert not build(TASK, [asked], 1000).shows_work
+    assert build(TASK, [asked, message("assistant", [call("write", {})])], 1000).shows_work

@@ -110,3 +110,15 @@ def test_a_moment_has_several_spellings(value: Any) -> None:
 @pytest.mark.parametrize("value", [None, True, "yesterday", 1e300, {}])
 def test_what_is_no_moment_is_none(value: Any) -> None:
     assert messages.moment(value) is None
+
+
+def test_the_start_up_lasts_until_the_first_prompt():
+    def asked(stamp):
+        return {"type": "message", "message": {"role": "user", "timestamp": stamp, "content": "a"}}
+
+    assert messages.seconds_to_prompt([{"type": "session"}, asked(12_500)], 10.0) == 2.5
+    assert messages.seconds_to_prompt([asked(12_500), asked(99_000)], 10.0) == 2.5
+    # another clock, or none
+    assert messages.seconds_to_prompt([asked(9_000)], 10.0) is None
+    assert messages.seconds_to_prompt([asked(None)], 10.0) is None
+    assert messages.seconds_to_prompt([], 10.0) is None

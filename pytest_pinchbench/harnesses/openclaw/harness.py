@@ -129,6 +129,7 @@ class OpenClawHarness:
         issues: list[Issue] = []
         requests: Requests | None = None
         patience = config.silence_limit(version)
+        began = time.time()
         for prompt in task.prompts:
             left = line.begin_turn(patience)
             if not left:
@@ -162,6 +163,7 @@ class OpenClawHarness:
             timed_out=any(turn.timed_out for turn in turns)
             and (requests is None or requests.ended == "time"),
             execution_time=sum(turn.seconds for turn in turns),
+            startup_seconds=messages.seconds_to_prompt(events, began),
             stdout="".join(turn.stdout.decode(errors="replace") for turn in turns),
             stderr="".join(turn.stderr.decode(errors="replace") for turn in turns),
             version=agent.version,

@@ -170,6 +170,18 @@ def started(event: Mapping[str, Any]) -> datetime | None:
     return (message and moment(message.get("timestamp"))) or moment(event.get("timestamp"))
 
 
+def seconds_to_prompt(transcript: Iterable[Mapping[str, Any]], began: float) -> float | None:
+    """Seconds from ``began`` (Unix time) until the agent noted its first prompt; None where its
+    transcript has no such time, or one before that (another clock).
+    """
+    for event in transcript:
+        message = message_of(event)
+        if message is not None and message.get("role") == "user":
+            at = started(event)
+            return at.timestamp() - began if at and at.timestamp() >= began else None
+    return None
+
+
 def finished(event: Mapping[str, Any]) -> datetime | None:
     """When a message was complete and written down."""
     message = message_of(event)
