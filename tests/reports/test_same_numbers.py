@@ -51,11 +51,18 @@ def test_every_number_is_the_same_everywhere(tmp_path, seed):
         mean = sum(valid.values()) / len(valid)
         assert score["mean"] == pytest.approx(mean)
         assert score["tasks"] == len(valid)
-        for where, text in {**everywhere, "headline": headline(summary)}.items():
-            assert shown(score["mean"]) in text, where
-            if score["interval"]:
-                low, high = map(shown, score["interval"])
-                assert f"{low} to {high}" in text or where == "terminal", where
+        number = shown(score["mean"])
+        interval = score["interval"] and " to ".join(map(shown, score["interval"]))
+        if summary["official"]:
+            spread = f"95 % interval {interval}" if interval else ""
+            assert f"Mean score  {number}" + (f"  ({spread})" if spread else "\n") in terminal
+            assert f"**Mean score {number}**" + (f" ({spread})" if spread else ",") in markdown
+        else:
+            for text in (terminal, markdown):
+                tasks = f"{len(scores)} task{'s' * (len(scores) != 1)}"
+                assert f"over the {len(valid)} valid of {tasks}: {number}, " in text
+        assert f"<dd>{number}<small>" in page or f"<dd>{number}</dd>" in page
+        assert f" {number}" + (f" ({interval}) " if interval else " ") in headline(summary)
     else:
         assert score is None
     paid = [
