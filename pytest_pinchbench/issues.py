@@ -99,6 +99,10 @@ class EndpointUnusable(RunAborted):
     """
 
 
+class ResultsUnwritable(RunAborted):
+    """A result cannot be written (disk full): the next agent would be paid for nothing."""
+
+
 class OtherExperiment(RunAborted):
     """The sandbox or the agent differs from the earlier sessions of the run."""
 

@@ -10,11 +10,13 @@ from support.shell_agent import ShellAgent
 from pytest_pinchbench.attempt import run_attempt
 from pytest_pinchbench.attempt.context import AttemptContext
 from pytest_pinchbench.attempt.grading import Grade
+from pytest_pinchbench.attempt.kept_work import kept_work, previous_attempts
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe
 from pytest_pinchbench.environments.local import LocalEnvironment
 from pytest_pinchbench.harnesses import Usage
-from pytest_pinchbench.issues import EnvironmentUnavailable, Issue
+from pytest_pinchbench.issues import EnvironmentUnavailable, Issue, SandboxFailure
 from pytest_pinchbench.redaction import Redactor
+from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.settings import ModelSpec
 
 JUDGE = ModelSpec("judge", base_url="http://127.0.0.1:1/v1")
@@ -203,3 +205,41 @@ def test_a_judge_that_no_sandbox_can_reach_ends_the_run_before_an_agent_is_paid(
         attempt(judge=JUDGE, grading_type="hybrid")
     assert not (tmp_path / "ran.log").exists()
     assert attempt(judge=JUDGE)[0]["metrics"]["score"] == 1.0  # which needs no judge
+
+
+def test_paid_work_survives_sandboxes_that_cannot_be_opened(tmp_path, pytester):
+    """Graded in no sandbox twice, then resumed: the work and its cost are still there."""
+    recipe = Recipe("local", "local", workspace_root=str(tmp_path / "sandboxes"))
+    environment = FailingEnvironment(EnvironmentSetup(recipe, "run", tmp_path / "data"))
+    task = make_task("task_a", automated_checks=CHECK)
+    directory = RunDirectory(tmp_path / "run")
+    agent = ShellAgent({"task_a": "touch made.txt"}, cost=0.25)
+    context = AttemptContext(
+        settings=settings_of(pytester, "--model=m"),
+        environment=environment,
+        harness=agent,
+        judge=None,
+        redactor=Redactor([]),
+        run_id="run",
+        model_id="m",
+    )
+    environment.lost_at = ".pyz"  # the sandbox is lost while its work is graded
+    directory.write(run_attempt(task, 1, context))
+    for fails in (True, False):
+        record = directory.read("task_a", 1)
+        assert record["metrics"]["score"] is None
+        kept = kept_work(directory, record)
+        assert kept is not None
+        if fails:
+            environment.open = no_sandbox
+        else:
+            del environment.open
+        earlier = previous_attempts(record, work_reused=True)
+        directory.write(run_attempt(task, 1, context, kept, earlier))
+    record = directory.read("task_a", 1)
+    assert record["metrics"]["score"] == 1.0
+    assert record["usage"]["cost_usd"] == 0.25
+
+
+def no_sandbox(*args, **options):
+    raise SandboxFailure("no room for a sandbox")

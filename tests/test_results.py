@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -14,7 +15,13 @@ from support.records import make_run, record, result
 
 from pytest_pinchbench.attempt.kept_work import WorkMissing, kept_work, previous_attempts
 from pytest_pinchbench.harnesses import Usage, sum_usage
-from pytest_pinchbench.issues import EndpointUnusable, Issue, PinchBenchError, SandboxFailure
+from pytest_pinchbench.issues import (
+    EndpointUnusable,
+    Issue,
+    PinchBenchError,
+    ResultsUnwritable,
+    SandboxFailure,
+)
 from pytest_pinchbench.results.files import safe_name, write_json
 from pytest_pinchbench.results.records import user_properties
 from pytest_pinchbench.results.run_directory import RunDirectory, read_record
@@ -262,3 +269,18 @@ def test_a_directory_belongs_to_one_running_run(tmp_path):
     second.lock()
     second.finish()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_result_that_cannot_be_written_stops_the_run_and_is_not_lost(tmp_path, monkeypatch):
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(spill))
+    directory = RunDirectory(tmp_path / "run")
+    directory.path.mkdir()
+    (directory.path / "task_00_hello").write_text("a file where the folder belongs")
+    with pytest.raises(ResultsUnwritable, match=r"cannot write results into .*copy what is in"):
+        directory.write(result())
+    (written,) = spill.rglob("result.json")
+    (directory.path / "task_00_hello").unlink()
+    shutil.copytree(written.parents[2], directory.path, dirs_exist_ok=True)
+    assert directory.read("task_00_hello", 1)["metrics"]["score"] == 1.0

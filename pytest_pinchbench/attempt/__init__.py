@@ -75,6 +75,10 @@ def _try(
 ) -> Try:
     """Make one try: one sandbox, one agent, its grade."""
     this = Try()
+    if kept is not None:  # what was paid for is in the record, whatever happens to the sandbox
+        this.run, this.archive = kept.run, kept.archive
+        this.workspace = Workspace(f"/{kept.workspace}")
+        this.issues += kept.run.issues
     try:
         if kept is None:
             task_files(task)  # a missing file is to cost neither a sandbox nor an agent
@@ -142,8 +146,6 @@ def _collect(sandbox: Sandbox, workspace: Workspace, context: AttemptContext, th
 
 def _restore(sandbox: Sandbox, kept: KeptWork, this: Try) -> tuple[Workspace, AgentRun]:
     """Put the workspace of an earlier try into the sandbox, as its agent left it."""
-    this.run, this.archive = kept.run, kept.archive
-    this.issues += kept.run.issues
     with this.stage("prepare"):
         this.workspace = restore_workspace(sandbox, kept.archive, kept.workspace)
     return this.workspace, kept.run

@@ -13,6 +13,8 @@ from pytest_pinchbench.issues import Issue, PinchBenchError
 from pytest_pinchbench.results.records import Record, agent_issues, issue_record
 from pytest_pinchbench.results.run_directory import RunDirectory
 
+_NOT_THE_AGENTS = ("sandbox", "work_missing")
+
 
 @dataclass(frozen=True)
 class KeptWork:
@@ -44,7 +46,8 @@ def _read(folder: Path, record: Any) -> KeptWork | None:
     # untyped: a damaged file can lack anything
     artifacts = record["artifacts"]
     execution = artifacts["harness_execution"]
-    issues = agent_issues(record)
+    # after the agent's end, a lost sandbox is not the agent's issue
+    issues = tuple(one for one in agent_issues(record) if one.code not in _NOT_THE_AGENTS)
     if execution is None or any(issue.severity == "FATAL" for issue in issues):
         return None
     archive = None

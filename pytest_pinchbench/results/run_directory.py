@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_pinchbench.issues import PinchBenchError, RunAborted
+from pytest_pinchbench.issues import PinchBenchError, ResultsUnwritable, RunAborted
 from pytest_pinchbench.results.files import (
     has_shape,
     read_json,
@@ -95,12 +97,26 @@ class RunDirectory:
         return record
 
     def write(self, result: TaskResult) -> Path:
-        """Write an attempt's files, and last its ``result.json``. Returns the folder."""
+        """Write an attempt's files, and last its ``result.json``. Returns the folder.
+
+        Raises ``ResultsUnwritable``, after the result was put into a temporary folder.
+        """
         folder = self.attempt_dir(result.record["task_id"], result.record["attempt"])
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, data in result.files.items():
-            write_atomically(folder / name, data)
-        write_json(folder / "result.json", result.record)
+        try:
+            _write_result(folder, result)
+        except OSError as error:
+            reason = f"cannot write results into {folder}: {error.strerror or error}"
+            spilled = Path(tempfile.gettempdir(), f"pinchbench-spill-{os.getpid()}")
+            try:
+                _write_result(spilled / folder.relative_to(self.path), result)
+            except OSError as second:
+                raise ResultsUnwritable(
+                    f"{reason}. The attempt is lost ({spilled}: {second.strerror})."
+                ) from None
+            raise ResultsUnwritable(
+                f"{reason}. The attempt is in {spilled}: make room, copy what is in there to "
+                f"{self.path}, and resume."
+            ) from None
         return folder
 
     def read(self, task_id: str, attempt: int) -> Record | None:
@@ -195,6 +211,13 @@ class RunDirectory:
         with contextlib.suppress(OSError):
             for folder in (self.path, *self.path.parents[:2]):
                 folder.rmdir()
+
+
+def _write_result(folder: Path, result: TaskResult) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in result.files.items():
+        write_atomically(folder / name, data)
+    write_json(folder / "result.json", result.record)
 
 
 def read_record(path: Path) -> Record | None:

@@ -171,7 +171,7 @@ def test_an_issue_does_not_repeat_the_key(
     model = replace(stand_in_harness.settings.model, base_url=url)
     stand_in_harness.settings = replace(stand_in_harness.settings, model=model)
     done = attempt(stand_in_harness, make_task("sleep"), timeout=1.0)
-    assert "http://127.0.0.1:9" in done.run.issues[1].message
+    assert "http://127.0.0.1:9" in done.run.issues[0].message
     assert KEY not in "".join(issue.message for issue in done.run.issues)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime, timezone
 
 import pytest
 from transcript_files import Event, assistant, call, failed, said, tool_result, user
@@ -158,12 +159,25 @@ def test_running_out_of_time_is_graded() -> None:
 
 
 def test_a_model_silent_to_the_end_is_graded_and_said_to_be() -> None:
-    """2026.3.22 writes no transcript before the first answer."""
     expected = [("ERROR", "agent_timeout"), ("WARNING", "model_silent")]
-    assert codes(result(-9, timed_out=True), []) == expected
     assert codes(result(-9, timed_out=True), [user("hi")]) == expected
     cut_off = assistant(stopReason="aborted")
     assert codes(result(-9, timed_out=True), [user("hi"), cut_off]) == expected
+
+
+@pytest.mark.parametrize(
+    ("events", "starved"),
+    [([], True), ([user("hi", 0.6)], True), ([user("hi", 0.4)], False)],
+)
+def test_an_agent_that_started_too_late_is_not_scored(events: list[Event], starved: bool) -> None:
+    """An overloaded machine is not the model's 0.0; the turn took 1 s."""
+    began = datetime(2026, 9, 12, 12, tzinfo=timezone.utc)
+    ended = result(-9, timed_out=True)
+    found = find_issues(ended, events, b"", "model m", began=began)
+    assert ((found[0].severity, found[0].code) == ("FATAL", "agent_starved")) is starved
+    # a later turn of a conversation had a model to talk to
+    again = find_issues(ended, [*DONE, *events], b"", "m", known=len(DONE), began=began)
+    assert "agent_starved" not in [issue.code for issue in again]
 
 
 def test_an_endpoint_dead_until_the_time_was_up_is_fatal() -> None:

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -187,7 +188,13 @@ class OpenClawHarness:
         if self.settings.model.base_url:
             endpoint += f" at {self.settings.model.base_url}"
         found = outcome.find_issues(
-            turn, conversation.events, log, endpoint, known=known, requests=requests
+            turn,
+            conversation.events,
+            log,
+            endpoint,
+            known=known,
+            requests=requests,
+            began=conversation.asked_at,
         )
         return [Issue(issue.severity, issue.code, self._redact(issue.message)) for issue in found]
 
@@ -247,12 +254,14 @@ class Conversation:
         self.events: tuple[Event, ...] = ()
         self._sessions: list[str] = []
         self._asked = 0
+        self.asked_at = datetime.now(timezone.utc)
 
     def next_session(self, new: bool) -> str:
         """The session for the next prompt."""
         if new or not self._sessions:
             self._sessions.append(str(uuid.uuid4()))
         self._asked += 1
+        self.asked_at = datetime.now(timezone.utc)
         return self._sessions[-1]
 
     def read(self) -> None:

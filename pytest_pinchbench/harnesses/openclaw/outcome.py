@@ -63,13 +63,18 @@ def find_issues(
     *,
     known: int = 0,
     requests: Requests | None = None,
+    began: datetime | None = None,
 ) -> list[Issue]:
     """What went wrong in the turn that just ended.
 
     ``known`` is how many events the transcript had before it. ``log`` is OpenClaw's log file
     where the clock ended the turn, else empty; ``endpoint`` names the model's endpoint for
-    people. What the relay knows (``requests``) counts before what OpenClaw wrote.
+    people; ``began`` is when the turn was started. What the relay knows (``requests``) counts
+    before what OpenClaw wrote.
     """
+    first = result.timed_out and requests is None and known == 0
+    if first and (starved := _why_starved(result, transcript, log, began)):
+        return [Issue("FATAL", "agent_starved", f"{starved} ({endpoint})")]
     answers = _answers(transcript[known:])
     heard = any(_is_answer(event["message"]) for event in _answers(transcript))
     failure = _last_failure(answers, log)
@@ -139,6 +144,28 @@ def find_issues(
             )
         )
     return issues
+
+
+def _why_starved(
+    result: ExecResult, transcript: Sequence[dict[str, Any]], log: bytes, began: datetime | None
+) -> str:
+    """Return why the agent had no fair time to ask the model, empty where it had.
+
+    OpenClaw notes a prompt when it is ready to work on it.
+    """
+    if _answers(transcript) or last_logged_failure(log):
+        return ""
+    prompts = [e for e in transcript if (m := read.message_of(e)) and m.get("role") == "user"]
+    told = "this machine is overloaded: run fewer at a time (-n), or give more time"
+    if not prompts:
+        return f"OpenClaw had not started to work after {result.seconds:.0f} s; {told}"
+    at = read.finished(prompts[0])
+    if at is None or began is None:
+        return ""
+    late = (at - began).total_seconds()
+    if late <= result.seconds / 2:
+        return ""
+    return f"OpenClaw took {late:.0f} of {result.seconds:.0f} s to start; {told}"
 
 
 def _answers(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
