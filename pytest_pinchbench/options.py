@@ -248,6 +248,12 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
         Option("regrade", "", readers.run_directory,
                "grade the kept work of an earlier run again, without an agent: its directory, or"
                " latest", metavar="RUN_DIR"),
+        Option("record", "", readers.yes_no,
+               "keep every request to the model and its answer, so that the run can be replayed",
+               "no", yaml=(_E + "record",)),
+        Option("replay", "agent", readers.run_directory,
+               "answer from a recorded run, without its model: its directory, or latest",
+               metavar="RUN_DIR"),
         Option("merge", "", readers.paths,
                "merge the runs of a sharded suite into one (repeatable)", metavar="RUN_DIR",
                several=True),

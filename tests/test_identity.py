@@ -54,6 +54,8 @@ OTHER = {
     "model-patience": "7",
     "model-concurrency": "7",
     "task-max-requests": "7",
+    "record": "yes",
+    "replay": "elsewhere",
     "context-window": "1000",
     "max-tokens": "77",
     "judge-model": "other",

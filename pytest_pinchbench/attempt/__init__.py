@@ -10,6 +10,7 @@ from typing import Any
 from pytest_pinchbench.attempt import grading
 from pytest_pinchbench.attempt.context import AttemptContext
 from pytest_pinchbench.attempt.kept_work import KeptWork
+from pytest_pinchbench.attempt.line import RelayedLine
 from pytest_pinchbench.attempt.record import make_result
 from pytest_pinchbench.attempt.tries import Try, backoff, is_permanent
 from pytest_pinchbench.attempt.workspace import (
@@ -21,7 +22,7 @@ from pytest_pinchbench.attempt.workspace import (
     task_files,
 )
 from pytest_pinchbench.environments import Sandbox
-from pytest_pinchbench.harnesses import AgentRun, Line
+from pytest_pinchbench.harnesses import AgentRun, DirectLine, Line
 from pytest_pinchbench.issues import BudgetUsedUp, Issue, SandboxFailure
 from pytest_pinchbench.results.records import TaskResult
 from pytest_pinchbench.settings import ModelSpec
@@ -108,12 +109,15 @@ def _try(
 
 
 def _prepare(
-    sandbox: Sandbox, task: Task, line: Line, context: AttemptContext, this: Try
+    sandbox: Sandbox, task: Task, line: DirectLine | RelayedLine, context: AttemptContext, this: Try
 ) -> Workspace:
     """Make the workspace, with the task's and the harness's files."""
     with this.stage("prepare"):
         this.workspace = make_workspace(
-            sandbox, task, lambda path: context.harness.files(sandbox, task, path, line)
+            sandbox,
+            task,
+            lambda path: context.harness.files(sandbox, task, path, line),
+            line.workspace,
         )
     return this.workspace
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import posixpath
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from pytest_pinchbench.attempt.kept_work import read_recording
 from pytest_pinchbench.attempt.line import RelayedLine
 from pytest_pinchbench.environments import Environment, Sandbox
 from pytest_pinchbench.harnesses import DirectLine, Harness
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.relay.client import STARTUP_LIMIT, WAITING_LIMIT, RelayClient
+from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.settings import ModelSpec, Settings
 from pytest_pinchbench.suite.task_file import Task
 
@@ -30,6 +33,8 @@ class AttemptContext:
     run_id: str
     model_id: str
     relay: RelayClient | None = None
+    replay: RunDirectory | None = None
+    """The recorded run that answers in the model's place."""
     before_agent: Callable[[Sandbox], None] = lambda sandbox: None
     """Called in each sandbox before its agent starts (the run's endpoint checks)."""
     before_work: Callable[[Sandbox], None] = lambda sandbox: None
@@ -54,6 +59,11 @@ class AttemptContext:
         if self.relay is None or settings.model.base_url is None:
             yield DirectLine(settings.model, self.environment, timeout)
             return
+        work = self.replay and read_recording(self.replay, task.id, attempt)
+        paths = {}
+        if work:
+            now = posixpath.join(sandbox.workspace_root, work.relative)
+            paths = {work.path: now} if work.path != now else {}
         grant = self.relay.open(
             f"{task.id}/{attempt}",
             "model",
@@ -61,8 +71,12 @@ class AttemptContext:
             startup=STARTUP_LIMIT * settings.timeout_multiplier,
             patience=settings.model_patience,
             max_requests=settings.task_max_requests,
+            record=settings.record,
+            replay=work.exchanges if work else None,
+            paths=paths,
         )
-        with RelayedLine(sandbox, self.environment, settings.model, grant) as line:
+        relative = work.relative if work else None
+        with RelayedLine(sandbox, self.environment, settings.model, grant, relative) as line:
             yield line
 
     @contextmanager

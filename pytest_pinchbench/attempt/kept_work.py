@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import zstandard
+
 from pytest_pinchbench.attempt.workspace import Workspace
 from pytest_pinchbench.harnesses import AgentRun, Usage
-from pytest_pinchbench.issues import Issue, PinchBenchError
+from pytest_pinchbench.issues import Issue, PinchBenchError, SandboxFailure
 from pytest_pinchbench.results.records import Record, agent_issues, issue_record
 from pytest_pinchbench.results.run_directory import RunDirectory
 
+RECORDING = "recording.jsonl.zst"
 _NOT_THE_AGENTS = ("sandbox", "work_missing")
 
 
@@ -29,6 +32,33 @@ class KeptWork:
 
 class WorkMissing(PinchBenchError):
     """An earlier attempt's work cannot be graded again: a part of it is not there."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The requests and answers of an attempt, and where its workspace was."""
+
+    exchanges: list[dict[str, Any]]
+    path: str
+    relative: str
+
+
+def read_recording(directory: RunDirectory, task_id: str, attempt: int) -> Recording:
+    """Read what ``--pinchbench-record`` kept of an attempt. Raises ``SandboxFailure``."""
+    record = directory.read(task_id, attempt)
+    try:
+        if record is None:
+            raise FileNotFoundError("it has no record")
+        path = str(record["artifacts"]["workspace_path"])
+        packed = directory.attempt_dir(task_id, attempt) / RECORDING
+        text = zstandard.ZstdDecompressor().decompressobj().decompress(packed.read_bytes())
+        exchanges = [json.loads(line) for line in text.splitlines() if line]
+    except (OSError, ValueError, KeyError, zstandard.ZstdError) as error:
+        raise SandboxFailure(
+            f"cannot replay {task_id}/{attempt} of {directory.path}: {error}. Only a run with "
+            "--pinchbench-record can be replayed"
+        ) from None
+    return Recording(exchanges, path, Workspace(path).relative)
 
 
 def kept_work(directory: RunDirectory, record: Record) -> KeptWork | None:

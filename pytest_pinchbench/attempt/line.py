@@ -43,8 +43,15 @@ class RelayedLine:
     is_relayed = True
 
     def __init__(
-        self, sandbox: Sandbox, environment: Environment, spec: ModelSpec, grant: GrantClient
+        self,
+        sandbox: Sandbox,
+        environment: Environment,
+        spec: ModelSpec,
+        grant: GrantClient,
+        workspace: str | None = None,
     ) -> None:
+        self.workspace = workspace
+        """The path below the workspace root that a replay needs; None: any."""
         self._sandbox = sandbox
         self._grant = grant
         self._ended = ""
@@ -104,7 +111,15 @@ class RelayedLine:
         except RelayLost:
             return run
         exchanges = tuple(state["exchanges"])
-        run = replace(run, requests=exchanges, timing=state["seconds"])
+        recording = None if state["recording"] is None else tuple(state["recording"])
+        run = replace(run, requests=exchanges, timing=state["seconds"], recording=recording)
+        if state["divergences"]:
+            message = (
+                f"{state['divergences']} of {len(exchanges)} requests differ from the recording; "
+                f"the first: {state['first_divergence']}"
+            )
+            diverged = Issue("WARNING", "replay_divergence", message)
+            run = replace(run, issues=(*run.issues, diverged))
         if exchanges:
             run = replace(run, usage=usage_of(exchanges))
         if self._last is not None and self._last.ended:

@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
+import zstandard
+
+from pytest_pinchbench.attempt.kept_work import RECORDING
 from pytest_pinchbench.attempt.workspace import Workspace
 from pytest_pinchbench.harnesses import AgentRun, sum_usage
 from pytest_pinchbench.issues import Issue
@@ -71,6 +74,10 @@ def make_result(
         files[TRANSCRIPT] = "".join(f"{line}\n" for line in lines).encode(*LENIENT)
         files[TRAJECTORY] = json_bytes(redactor.json(run.trajectory))
         files[AGENT_STDOUT] = redactor.text(run.stdout).encode(*LENIENT)
+        if run.recording is not None:
+            lines = (json.dumps(redactor.json(one)) for one in run.recording)
+            packed = "".join(f"{line}\n" for line in lines).encode()
+            files[RECORDING] = zstandard.ZstdCompressor(level=9).compress(packed)
         if run.requests is not None:
             lines = (json.dumps(redactor.json(one), ensure_ascii=False) for one in run.requests)
             files[REQUESTS] = "".join(f"{line}\n" for line in lines).encode(*LENIENT)

@@ -36,14 +36,18 @@ class AssetMissing(SandboxFailure):
 
 
 def make_workspace(
-    sandbox: Sandbox, task: Task, also: Callable[[str], Mapping[str, bytes]]
+    sandbox: Sandbox,
+    task: Task,
+    also: Callable[[str], Mapping[str, bytes]],
+    relative: str | None = None,
 ) -> Workspace:
-    """A fresh workspace with the task's files in it.
+    """A fresh workspace with the task's files in it, at a random path or at ``relative``.
 
     What ``also`` gives for the workspace's path (files elsewhere in the sandbox, by absolute
     path) is written in the same step. Raises ``AssetMissing``, ``SandboxFailure``.
     """
-    path = posixpath.join(sandbox.workspace_root, "pinchbench", task.id, secrets.token_hex(8))
+    relative = relative or posixpath.join("pinchbench", task.id, secrets.token_hex(8))
+    path = posixpath.join(sandbox.workspace_root, relative)
     files: dict[str, bytes | None] = {path: None}
     files.update({posixpath.join(path, dest): data for dest, data in task_files(task).items()})
     sandbox.write({**files, **also(path)})

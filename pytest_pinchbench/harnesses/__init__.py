@@ -94,6 +94,7 @@ class DirectLine:
     """A line without a relay: one clock over all turns, which counts everything."""
 
     is_relayed = False
+    workspace: str | None = None
 
     def __init__(self, model: ModelSpec, environment: Environment, timeout: float) -> None:
         if model.base_url is not None:
@@ -135,6 +136,8 @@ class AgentRun:
     """From starting the agent until it had its first prompt, where that is known."""
     requests: tuple[dict[str, Any], ...] | None = None
     """What passed the relay, one mapping a request; None without a relay."""
+    recording: tuple[dict[str, Any], ...] | None = None
+    """Every request and answer as they were, where they are kept."""
     timing: Mapping[str, float] | None = None
     """Seconds of ``startup``, ``waiting``, ``answering`` and the agent's ``own`` work."""
 

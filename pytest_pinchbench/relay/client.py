@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pytest_pinchbench.issues import SandboxFailure
@@ -69,8 +69,15 @@ class RelayClient:
         waiting: float = WAITING_LIMIT,
         patience: float = 120.0,
         max_requests: int | None = None,
+        record: bool = False,
+        replay: Sequence[Mapping[str, Any]] | None = None,
+        paths: Mapping[str, str] | None = None,
     ) -> GrantClient:
-        """Open a grant. Times are seconds. Raises ``RelayLost``."""
+        """Open a grant. Times are seconds. Raises ``RelayLost``.
+
+        ``replay``: a recording that answers in the endpoint's place; ``paths`` maps its paths to
+        those of now.
+        """
         answer = self.call(
             "open",
             label=label,
@@ -80,6 +87,9 @@ class RelayClient:
             waiting=waiting,
             patience=patience,
             max_requests=max_requests,
+            record=record,
+            replay=replay,
+            paths=paths or {},
         )
         return GrantClient(self, answer["token"], seconds + startup + waiting)
 

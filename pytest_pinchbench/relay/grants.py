@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_pinchbench.relay.exchange import Exchange
+from pytest_pinchbench.relay.replay import Replay
 
 
 @dataclass
@@ -86,6 +87,9 @@ class Grant:
     """Seconds for which one request is tried again while the endpoint is out of order."""
     max_requests: int | None = None
     token: str = field(default_factory=lambda: f"pinchbench-{secrets.token_hex(24)}")
+    record: bool = False
+    replay: Replay | None = None
+    recording: list[dict[str, Any]] = field(default_factory=list)
     exchanges: list[Exchange] = field(default_factory=list)
     ended: str = ""
     """Why the attempt has to end: a limit of the clock, ``task_budget``, ``run_budget``."""

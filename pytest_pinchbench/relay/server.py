@@ -20,6 +20,7 @@ from pytest_pinchbench.relay.exchange import (
     only_usage,
 )
 from pytest_pinchbench.relay.grants import Clock, Grant
+from pytest_pinchbench.relay.replay import Replay, record_line
 from pytest_pinchbench.relay.upstream import (
     ANSWER_PATHS,
     LARGEST_REPORT,
@@ -104,6 +105,9 @@ class Relay:
             grant = Grant(
                 order["label"], order["endpoint"], clock, order["patience"], order["max_requests"]
             )
+            grant.record = order["record"]
+            if order["replay"] is not None:
+                grant.replay = Replay(order["replay"], order["paths"])
             self.grants[grant.token] = grant
             answer = {"token": grant.token}
         elif action == "spent":
@@ -132,7 +136,13 @@ class Relay:
         if grant.tasks:
             await asyncio.wait(list(grant.tasks), timeout=5)
         grant.end("closed")
-        return {"exchanges": [exchange.record() for exchange in grant.exchanges]}
+        replay = grant.replay
+        return {
+            "exchanges": [exchange.record() for exchange in grant.exchanges],
+            "recording": grant.recording if grant.record else None,
+            "divergences": replay.divergences if replay else 0,
+            "first_divergence": replay.first if replay else "",
+        }
 
     # -- one request --------------------------------------------------------------------
 
@@ -169,6 +179,9 @@ class Relay:
     def _count(self, grant: Grant, exchange: Exchange) -> None:
         if exchange.usage is None:
             return
+        if grant.replay is not None:
+            exchange.usage["cost_usd"] = 0.0
+            return
         exchange.usage["cost_usd"] = self.endpoints[grant.endpoint].cost(exchange.usage)
         self.spent += exchange.usage["cost_usd"] or 0.0
         if self._budget is not None and self.spent > self._budget:
@@ -178,6 +191,14 @@ class Relay:
     async def _answer(
         self, grant: Grant, exchange: Exchange, scope: Scope, body: bytes, send: Send
     ) -> None:
+        if grant.replay is not None:
+            recorded = grant.replay.answer(exchange.path, body)
+            if recorded is None:
+                exchange.status, exchange.error = 502, "502 the recording has no such request"
+                await _refuse(send, 502, exchange.error)
+                return
+            await self._pass_on(grant, exchange, Reply.of(*recorded), False, body, send)
+            return
         async with contextlib.AsyncExitStack() as stack:
             if self._slots is not None:
                 with _held(grant, exchange):
@@ -190,7 +211,7 @@ class Relay:
                     await _refuse(send, 502, failure.words)
                     return
                 reply, filtered = failure.reply, False
-            await self._pass_on(grant, exchange, reply, filtered, send)
+            await self._pass_on(grant, exchange, reply, filtered, body, send)
 
     async def _patiently(
         self,
@@ -225,12 +246,19 @@ class Relay:
                 return reply, sent.asked_for_usage
 
     async def _pass_on(
-        self, grant: Grant, exchange: Exchange, reply: Reply, filtered: bool, send: Send
+        self,
+        grant: Grant,
+        exchange: Exchange,
+        reply: Reply,
+        filtered: bool,
+        request: bytes,
+        send: Send,
     ) -> None:
         """Send the answer to the agent as it comes, and read it on the way."""
         kinds = {name.lower(): value for name, value in reply.headers}
         streamed = kinds.get(b"content-type", b"").startswith(b"text/event-stream")
         events, answer, document = Events(), Answer(), bytearray()
+        recorded = bytearray()
         exchange.status = reply.status
         await send(
             {"type": "http.response.start", "status": reply.status, "headers": reply.headers}
@@ -251,9 +279,12 @@ class Relay:
                     if answer.heard and exchange.first_delta is None:
                         exchange.first_delta = time.time()
                         grant.heard = True
+                if grant.record:
+                    recorded += chunk
                 if chunk:
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
             rest = events.rest() if filtered else b""
+            recorded += rest
             if not streamed and len(document) <= LARGEST_REPORT:
                 answer.read(decoded(bytes(document)))
                 grant.heard = grant.heard or answer.heard
@@ -264,6 +295,9 @@ class Relay:
             raise ConnectionAbortedError(exchange.error) from None
         finally:
             exchange.usage, exchange.tool_calls = answer.usage, answer.tool_calls
+            if grant.record:
+                kind = kinds.get(b"content-type", b"").decode("latin-1")
+                grant.recording.append(record_line(exchange, request, kind, bytes(recorded)))
 
 
 @contextlib.contextmanager

@@ -143,6 +143,12 @@ class Reply:
         self.headers = headers
         self.chunks = chunks
 
+    @classmethod
+    def of(cls, status: int, kind: str, body: bytes) -> Reply:
+        """Make the reply from a whole body."""
+        headers = [(b"content-type", kind.encode("latin-1"))]
+        return cls(status, headers, _chained(body, None))
+
 
 class Upstream:
     """Sends requests to endpoints; keeps connections."""

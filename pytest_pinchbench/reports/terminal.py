@@ -125,6 +125,8 @@ def what_is_missing(summary: Mapping[str, Any]) -> str:
     counts = summary["attempts"]
     found = [(counts["invalid"], "invalid"), (counts["missing"], "not run")]
     words = " and ".join(f"{number} {what}" for number, what in found if number)
+    if not words:
+        return "its answers are replayed"
     return f"{words} of {formats.counted(counts['selected'], 'attempt')}"
 
 

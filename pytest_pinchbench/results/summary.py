@@ -96,9 +96,10 @@ def summarize(
     ]
     times = [task["execution_time"] for task in tasks if task["execution_time"] is not None]
     valid = _score(tasks)
-    official = bool(wanted) and counts["scored"] == counts["selected"]
-    selection, partial = _selection(run, tasks)
     settings = run.get("settings") or {}
+    official = bool(wanted) and counts["scored"] == counts["selected"]
+    official = official and not settings.get("replay")
+    selection, partial = _selection(run, tasks)
     judge = settings.get("judge") or {}
     first: Mapping[str, Any] = records[0] if records else {}
     return {

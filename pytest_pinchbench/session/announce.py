@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from pytest_pinchbench.reports import formats
 from pytest_pinchbench.session.run import Run
 
 
@@ -33,11 +34,22 @@ def notes(run: Run) -> list[str]:
 def hints(run: Run) -> list[str]:
     """Return how to go on with a run that has no official mean."""
     assert run.directory is not None
+    if run.settings.replay:
+        return [replayed(run)]
     where = run.short(run.directory)
     lines = [f"To go on    the same command with --pinchbench-resume {where}"]
     if run.directory.has_ended("sanity"):
         lines.append(f"{'':12}--pinchbench-keep-going, or the sanity task stops it again")
     return lines
+
+
+def replayed(run: Run) -> str:
+    """Return where a replay's answers come from, and how often its requests differed."""
+    assert run.directory is not None
+    issues = [issue for record in run.directory.records() for issue in record["issues"]]
+    found = [one["message"] for one in issues if one["code"] == "replay_divergence"]
+    count = sum(int(message.partition(" ")[0]) for message in found)
+    return f"replayed from {run.settings.replay}, {formats.counted(count, 'divergence')}"
 
 
 def _machine_too_small(run: Run) -> list[str]:

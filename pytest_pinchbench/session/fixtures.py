@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from pytest_pinchbench.environments import EnvironmentSetup, find_environment
 from pytest_pinchbench.harnesses import find_harness
 from pytest_pinchbench.issues import AttemptInvalid
 from pytest_pinchbench.reports.terminal import why_invalid
+from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.session.items import TaskItem
 from pytest_pinchbench.session.run import RUN, Run
 from pytest_pinchbench.session.runner import Runner
@@ -77,6 +79,7 @@ def pinchbench_result(
         run_id=run.run_id,
         model_id=run.model_id,
         relay=run.relay,
+        replay=RunDirectory(Path(run.settings.replay)) if run.settings.replay else None,
     )
     record = Runner(run, request.session, context).record(item, pinchbench_task)
     if record["metrics"]["score"] is None:

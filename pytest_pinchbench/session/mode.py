@@ -34,7 +34,7 @@ from pytest_pinchbench.results.identity import check_same_experiment, regraded
 from pytest_pinchbench.results.records import Record, RunDescription
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import wall_seconds_of
-from pytest_pinchbench.settings import Settings
+from pytest_pinchbench.settings import ModelSpec, Settings
 from pytest_pinchbench.suite.task_file import Task
 
 Key = tuple[str, int]
@@ -217,12 +217,38 @@ class ResumedRegrade(Resume, Regrade):
     """Go on with a regrade in its own directory."""
 
 
+class Replay(Fresh):
+    """Run agents against the recorded answers of an earlier run; not an official run."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.earlier = Path(str(settings.replay))
+
+    def adjusted(self, settings: Settings) -> Settings:
+        settings = super().adjusted(settings)
+        assert self.earlier is not None
+        was = read_run_json(self.earlier)["settings"]["model"]
+        model = ModelSpec(
+            was["id"],
+            was["base_url"] or "http://replay.invalid/v1",
+            api_protocol=was["api_protocol"],
+            params=was["params"],
+            compat=was.get("compat", {}),
+        )
+        return replace(settings, model=model, relay="yes", model_check=False)
+
+    def notes(self, selected: Sequence[Key], shown: Callable[[RunDirectory], str]) -> list[str]:
+        return [f"replaying {self.earlier}: answers come from its recording, none from a model"]
+
+
 def find_earlier_runs(settings: Settings, start: Path) -> Settings:
     """Replace the names of the runs to resume and to regrade by their paths. Raises
     ``PinchBenchError``.
     """
     if settings.regrade is not None:
         settings = replace(settings, regrade=str(find_run(settings.regrade, settings, start)))
+    if settings.replay is not None:
+        settings = replace(settings, replay=str(find_run(settings.replay, settings, start)))
     if settings.resume is not None:
         settings = replace(settings, resume=str(find_run(settings.resume, settings, start)))
     return settings
@@ -230,6 +256,8 @@ def find_earlier_runs(settings: Settings, start: Path) -> Settings:
 
 def choose_mode(settings: Settings) -> Fresh:
     """Return the mode of a run, given settings that name earlier runs by their paths."""
+    if settings.replay is not None:
+        return Replay(settings)
     if settings.regrade is None:
         return Fresh(settings) if settings.resume is None else Resume(settings)
     return Regrade(settings) if settings.resume is None else ResumedRegrade(settings)

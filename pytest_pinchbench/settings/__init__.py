@@ -101,6 +101,9 @@ class Settings:
     """``auto``, ``yes`` or ``no``."""
     model_patience: float = 120.0
     model_concurrency: int | None = None
+    record: bool = False
+    replay: str | None = None
+    """The recorded run whose answers stand in for the model's."""
     keep_going: bool = False
     """Continue when the sanity task scores 0."""
     harness_settings: Mapping[str, Any] = field(default_factory=dict, repr=False)

@@ -195,3 +195,37 @@ def test_the_search_key_is_passed_on(
 ) -> None:
     settings = replace(settings_for(), brave_api_key="brave")
     assert config.variables(settings, "/state")["BRAVE_API_KEY"] == "brave"
+
+
+@pytest.mark.parametrize(
+    ("version", "host", "compat"),
+    [
+        (OLD, "api.mistral.ai", None),  # the relay's URL holds the host
+        (OLD, "api.openai.com", {"supportsUsageInStreaming": True, "supportsStrictMode": True}),
+        (NEW, "models.example.org", {"supportsUsageInStreaming": False}),
+        (
+            NEW,
+            "api.mistral.ai",
+            {"supportsUsageInStreaming": False, "maxTokensField": "max_tokens"},
+        ),
+    ],
+)
+def test_what_openclaw_derives_from_a_host_is_written_out_behind_the_relay(
+    settings_for: Callable[..., Settings], version: tuple[int, ...], host: str, compat: Any
+) -> None:
+    settings = settings_for()
+    here = replace(settings.model, base_url=f"http://127.0.0.1:1/{host}/v1")
+    content = config.config_file(
+        replace(settings, model=here), version, "/state", "/workspace", f"https://{host}/v1"
+    )
+    (model,) = json.loads(content)["models"]["providers"]["pinchbench"]["models"]
+    assert model.get("compat") == compat
+
+
+def test_compat_of_the_user_is_passed_on_but_for_what_is_the_relays(
+    written: Callable[..., dict[str, Any]],
+) -> None:
+    given = '{"drop": ["store"], "supportsDeveloperRole": false}'
+    value = written("--model=m", f"--pinchbench-model-compat={given}")
+    (model,) = value["models"]["providers"]["pinchbench"]["models"]
+    assert model["compat"] == {"supportsDeveloperRole": False}

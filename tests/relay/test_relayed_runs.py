@@ -220,3 +220,51 @@ def test_a_sandbox_without_a_network_reaches_a_model_on_loopback(
     _, result = relayed_run([answer], *options)
     result.assert_outcomes(passed=1)
     assert record(pytester)["usage"]["request_count"] == 1
+
+
+def test_a_recorded_run_is_replayed_without_its_model(pytester, project, relayed_run, run):
+    two = f"{ASK} ask > first.txt; ask > second.txt; {GOOD}"
+    project({"task_a": two})
+    endpoint, _ = relayed_run([answer], "--pinchbench-record")
+    endpoint.listening.close()
+    first = record(pytester)
+    (recorded,) = (pytester.path / "pinchbench-results" / "lab-m").iterdir()
+    result = run(f"--pinchbench-replay={recorded}", "--pinchbench-results-dir=replayed")
+    result.assert_outcomes(passed=1)
+    (path,) = (pytester.path / "replayed").rglob("task_a/attempt-1/result.json")
+    again = json.loads(path.read_text())
+    assert again["metrics"] == first["metrics"]
+    assert again["issues"] == []
+    assert again["usage"]["total_tokens"] == first["usage"]["total_tokens"]
+    assert again["usage"]["cost_usd"] == 0
+    result.stdout.fnmatch_lines([f"*replayed from {recorded}, 0 divergences*"])
+    summary = json.loads((path.parents[2] / "summary.json").read_text())
+    assert not summary["official"]
+    assert len(endpoint.requests) == 2
+
+
+def test_a_replay_says_what_differs_from_the_recording(pytester, project, relayed_run, run):
+    project({"task_a": f"{ASK} ask; {GOOD}"})
+    relayed_run([answer], "--pinchbench-record")
+    (recorded,) = (pytester.path / "pinchbench-results" / "lab-m").iterdir()
+    changed = ASK.replace('"model": "m"', '"model": "other"')
+    project({"task_a": f"{changed} ask; ask; {GOOD}"})
+    result = run(f"--pinchbench-replay={recorded}", "--pinchbench-results-dir=replayed")
+    (path,) = (pytester.path / "replayed").rglob("task_a/attempt-1/result.json")
+    again = json.loads(path.read_text())
+    assert again["metrics"]["score"] == 1.0
+    (issue,) = again["issues"]
+    assert issue["message"] == (
+        '2 of 2 requests differ from the recording; the first: request 1: model: "m", now "other"'
+    )
+    result.stdout.fnmatch_lines(["*replayed from *, 2 divergences*"])
+
+
+def test_a_run_that_was_not_recorded_cannot_be_replayed(pytester, project, relayed_run, run):
+    project({"task_a": f"{ASK} ask; {GOOD}"})
+    relayed_run([answer])
+    (recorded,) = (pytester.path / "pinchbench-results" / "lab-m").iterdir()
+    run(f"--pinchbench-replay={recorded}", "--pinchbench-results-dir=replayed")
+    (path,) = (pytester.path / "replayed").rglob("task_a/attempt-1/result.json")
+    (issue,) = json.loads(path.read_text())["issues"]
+    assert "Only a run with --pinchbench-record can be replayed" in issue["message"]

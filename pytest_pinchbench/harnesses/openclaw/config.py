@@ -12,6 +12,7 @@ import json
 import os
 import re
 from typing import Any
+from urllib.parse import urlsplit
 
 from pytest_pinchbench.settings import ModelSpec, Settings
 
@@ -47,6 +48,9 @@ _BY_KEY_ONLY = {"anthropic", "google", "huggingface", "kimi", "kimi-coding", "op
 _BY_KEY_ONLY |= {"openrouter", "openai", "mistral", "xai", "groq", "deepseek", "together"}
 _BY_KEY_ONLY |= {"moonshot", "cerebras", "nvidia", "minimax"}
 
+_WITH_MAX_TOKENS = ("z.ai", "mistral.ai", "chutes.ai", "moonshot.ai", "moonshot.cn", "together.xyz")
+"""Hosts that OpenClaw sends ``max_tokens``, and not ``max_completion_tokens``."""
+
 Version = tuple[int, ...]
 _WITH_TIMEOUT: Version = (2026, 5, 2)
 """Releases before it break off requests that are silent for 120 s, whatever is configured."""
@@ -59,8 +63,13 @@ def parse_version(text: str) -> Version:
     return tuple(map(int, found.groups())) if found else UNKNOWN
 
 
-def config_file(settings: Settings, version: Version, state: str, workspace: str) -> bytes:
-    """Return ``openclaw.json``. It names the variable that the key is in, never the key."""
+def config_file(
+    settings: Settings, version: Version, state: str, workspace: str, relayed_url: str | None = None
+) -> bytes:
+    """Return ``openclaw.json``. It names the variable that the key is in, never the key.
+
+    ``relayed_url``: the endpoint behind the relay to which the model's base URL leads.
+    """
     model, base_url = settings.model, settings.model.base_url
     name = model.id if base_url is None else f"{PROVIDER}/{model.id}"
     about: dict[str, Any] = {"params": dict(model.params)} if model.params else {}
@@ -84,7 +93,7 @@ def config_file(settings: Settings, version: Version, state: str, workspace: str
     if settings.skip_bootstrap:
         config["agents"]["defaults"]["skipBootstrap"] = True
     if base_url is not None:
-        provider = _provider(settings, base_url, version)
+        provider = _provider(settings, base_url, version, relayed_url)
         config["models"] = {"mode": "merge", "providers": {PROVIDER: provider}}
         if _writes_substituted_keys(version):
             # A reference to a secret is first asked of a gateway: let it find none, and not
@@ -93,7 +102,9 @@ def config_file(settings: Settings, version: Version, state: str, workspace: str
     return json.dumps(config, indent=1).encode()
 
 
-def _provider(settings: Settings, base_url: str, version: Version) -> dict[str, Any]:
+def _provider(
+    settings: Settings, base_url: str, version: Version, relayed_url: str | None
+) -> dict[str, Any]:
     model = settings.model
     if model.api_protocol == "anthropic":  # this client adds /v1 by itself
         base_url = base_url.rstrip("/").removesuffix("/v1")
@@ -110,11 +121,35 @@ def _provider(settings: Settings, base_url: str, version: Version) -> dict[str, 
             }
         ],
     }
+    compat = {name: value for name, value in model.compat.items() if name != "drop"}
+    if relayed_url is not None and model.api_protocol == "openai-chat":
+        compat = {**_compat(urlsplit(relayed_url).hostname or "", version), **compat}
+    if compat:
+        provider["models"][0]["compat"] = compat
     if version >= _WITH_TIMEOUT:
         provider["timeoutSeconds"] = _REQUEST_SECONDS
     if _writes_substituted_keys(version):
         provider["apiKey"] = {"source": "env", "provider": "default", "id": KEY_VARIABLE}
     return provider
+
+
+def _compat(host: str, version: Version) -> dict[str, Any]:
+    """Return what OpenClaw derives from an endpoint's host, which it does not see behind the relay.
+
+    Found by comparing the bodies that 2026.3.22 and 2026.9.6 send to ten hosts directly and through
+    the relay. Releases before 2026.5.2 look for a host's name anywhere in the URL, and the relay's
+    URL holds it; what they know by the host alone is written out for OpenAI.
+    """
+    if host == "api.openai.com":
+        found = {"supportsUsageInStreaming": True, "supportsStrictMode": True}
+        return found | ({"supportsStore": True} if version >= _WITH_TIMEOUT else {})
+    if version < _WITH_TIMEOUT:
+        return {}
+    # a loopback URL is asked for usage, a host is not
+    compat: dict[str, Any] = {"supportsUsageInStreaming": False}
+    if any(host == one or host.endswith(f".{one}") for one in _WITH_MAX_TOKENS):
+        compat["maxTokensField"] = "max_tokens"
+    return compat
 
 
 def _writes_substituted_keys(version: Version) -> bool:

@@ -111,7 +111,8 @@ class OpenClawHarness:
         state = _state(sandbox)
         version = config.parse_version(self._agent(sandbox).version)
         settings = replace(self.settings, model=line.model)
-        content = config.config_file(settings, version, state, workspace)
+        endpoint = self.settings.model.base_url if line.is_relayed else None
+        content = config.config_file(settings, version, state, workspace, endpoint)
         return {f"{state}/openclaw.json": content}
 
     def run(self, sandbox: Sandbox, task: Task, workspace: str, line: Line) -> AgentRun:
