@@ -16,6 +16,7 @@ from support import records
 from pytest_pinchbench.settings import ModelSpec
 from pytest_pinchbench.suite.task_file import Prompt, Task
 
+CALL = {"type": "toolCall", "name": "write", "arguments": {"path": "poem.txt"}}
 KEY = "sk-judge-4f9a2c71d0"
 VERDICT = {"scores": {"quality": 0.5, "style": 1.0}, "total": 0.7, "notes": "Fair."}
 
@@ -121,7 +122,7 @@ def ask(
             "judge_rubric": "Quality and style.",
             "grading_criteria": "",
         },
-        [],
+        [{"type": "message", "message": {"role": "assistant", "content": [CALL]}}],
         {
             "id": spec.id,
             "base_url": spec.base_url,
