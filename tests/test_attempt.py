@@ -231,7 +231,7 @@ def test_paid_work_survives_sandboxes_that_cannot_be_opened(tmp_path, pytester):
         kept = kept_work(directory, record)
         assert kept is not None
         if fails:
-            environment.open = no_sandbox
+            environment.open = no_sandbox  # type: ignore[method-assign]
         else:
             del environment.open
         earlier = previous_attempts(record, work_reused=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -238,7 +239,7 @@ def test_a_missing_asset_is_found_before_an_agent_is_paid(load: Load, tmp_path: 
     os.symlink("gone", tmp_path / "assets" / "dangling")
     for source in ("big.pdf", "assets/big.pdf", "loop", "dangling"):
         front = f"{FRONT}workspace_files:\n- {{source: {source}, dest: x}}\n"
-        message = refused(lambda front=front: load(front=front))
+        message = refused(partial(load, front=front))
         assert message.startswith(f"8: source '{source}' cannot be copied: there is no such file")
 
 
@@ -516,7 +517,7 @@ def test_a_value_of_any_key_may_not_be_a_bomb(load: Load) -> None:
             f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 20)
         )
         began = time.process_time()
-        refused(lambda key=key, bomb=bomb: load(front=bomb + line_of(key, "*a19")))
+        refused(partial(load, front=bomb + line_of(key, "*a19")))
         assert time.process_time() - began < 2
 
 

@@ -43,6 +43,7 @@ def _become(argv: list[str], streams: list[int]) -> None:
         os.setsid()
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
+            os.set_inheritable(stream, False)  # or the command's own children would hold it
         os.execvp(argv[0], argv)
     finally:
         os._exit(127)
