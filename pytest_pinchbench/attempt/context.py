@@ -81,11 +81,16 @@ class AttemptContext:
 
     @contextmanager
     def reach(
-        self, role: str, spec: ModelSpec, sandbox: Sandbox, patience: float
+        self,
+        role: str,
+        spec: ModelSpec,
+        sandbox: Sandbox,
+        patience: float,
+        connect_patience: float = 3600.0,
     ) -> Iterator[ModelSpec]:
         """Give a spec as it is reached in the sandbox, with a token in the place of its key.
 
-        ``role`` is ``model`` or ``judge``; ``patience`` as for :meth:`RelayClient.open`. Raises
+        ``role`` is ``model`` or ``judge``; patiences: see :meth:`RelayClient.open`. Raises
         ``SandboxFailure``, ``EnvironmentUnavailable``.
         """
         if spec.base_url is None:
@@ -93,7 +98,13 @@ class AttemptContext:
         elif self.relay is None:
             yield replace(spec, base_url=self.environment.url_inside(spec.base_url))
         else:
-            grant = self.relay.open(sandbox.name, role, seconds=86_400.0, patience=patience)
+            grant = self.relay.open(
+                sandbox.name,
+                role,
+                seconds=86_400.0,
+                patience=patience,
+                connect_patience=connect_patience,
+            )
             with RelayedLine(sandbox, self.environment, spec, grant) as line:
                 yield line.model
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -113,6 +115,13 @@ class RelayedLine:
         exchanges = tuple(state["exchanges"])
         recording = None if state["recording"] is None else tuple(state["recording"])
         run = replace(run, requests=exchanges, timing=state["seconds"], recording=recording)
+        if unwitnessed := unwitnessed_calls(run.trajectory, exchanges):
+            message = (
+                f"{len(unwitnessed)} tool calls of the transcript are in no answer of the model; "
+                f"the first: {unwitnessed[0][:300]}"
+            )
+            forged = Issue("WARNING", "transcript_unwitnessed", message)
+            run = replace(run, issues=(*run.issues, forged))
         if state["divergences"]:
             message = (
                 f"{state['divergences']} of {len(exchanges)} requests differ from the recording; "
@@ -158,6 +167,35 @@ def stopped_issue(requests: Requests, seconds: float) -> Issue:
         "tunnel_lost": ("sandbox", "the relay's forwarder in the sandbox has ended"),
     }
     return Issue("FATAL", *fatal.get(requests.ended, ("relay", "the relay has ended")))
+
+
+def unwitnessed_calls(
+    trajectory: Mapping[str, Any], exchanges: tuple[dict[str, Any], ...]
+) -> list[str]:
+    """Return the tool calls of a trajectory that no answer held: an agent can edit its transcript.
+
+    Compared are names, and arguments as JSON values; arguments that are not JSON witness any.
+    """
+    answered: set[tuple[str, str | None]] = set()
+    for exchange in exchanges:
+        for name, arguments in exchange["tool_calls"]:
+            answered.add((name, _canonical(arguments)))
+    found = []
+    for step in trajectory.get("steps", ()):
+        for call in step["assistant_content"]["tool_calls"]:
+            function = call["function"]
+            name, arguments = function["name"], _canonical(function["arguments"])
+            if not answered & {(name, arguments), (name, None)}:
+                found.append(f"{name} {arguments}")
+    return found
+
+
+def _canonical(arguments: Any) -> str | None:
+    try:
+        value = json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
+        return json.dumps(value, sort_keys=True)
+    except (ValueError, RecursionError):
+        return None
 
 
 def usage_of(exchanges: tuple[dict[str, Any], ...]) -> Usage:

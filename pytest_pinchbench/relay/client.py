@@ -68,12 +68,16 @@ class RelayClient:
         startup: float = STARTUP_LIMIT,
         waiting: float = WAITING_LIMIT,
         patience: float = 120.0,
+        connect_patience: float = 3600.0,
         max_requests: int | None = None,
         record: bool = False,
         replay: Sequence[Mapping[str, Any]] | None = None,
         paths: Mapping[str, str] | None = None,
     ) -> GrantClient:
         """Open a grant. Times are seconds. Raises ``RelayLost``.
+
+        ``patience`` bounds how long one request is sent again while the endpoint is busy or out
+        of order, ``connect_patience`` the same where its connections fail.
 
         ``replay``: a recording that answers in the endpoint's place; ``paths`` maps its paths to
         those of now.
@@ -86,6 +90,7 @@ class RelayClient:
             startup=startup,
             waiting=waiting,
             patience=patience,
+            connect_patience=connect_patience,
             max_requests=max_requests,
             record=record,
             replay=replay,

@@ -87,6 +87,8 @@ class Grant:
     """Seconds for which one request is tried again while the endpoint is out of order."""
     max_requests: int | None = None
     token: str = field(default_factory=lambda: f"pinchbench-{secrets.token_hex(24)}")
+    connect_patience: float = float("inf")
+    """As ``patience``, for connections that fail."""
     record: bool = False
     replay: Replay | None = None
     recording: list[dict[str, Any]] = field(default_factory=list)

@@ -33,6 +33,7 @@ def record_line(exchange: Exchange, request: bytes, kind: str, answer: bytes) ->
         "path": exchange.path,
         "request": request.decode("utf-8", "surrogateescape"),
         "status": exchange.status,
+        "usage": exchange.usage,
         "content_type": kind,
         "answer": answer.decode("utf-8", "surrogateescape"),
     }
@@ -50,8 +51,8 @@ class Replay:
         self.first = ""
         """Where the first request that differs does so."""
 
-    def answer(self, path: str, request: bytes) -> tuple[int, str, bytes] | None:
-        """Return status, content type and body of the recorded answer; None without one.
+    def answer(self, path: str, request: bytes) -> Mapping[str, Any] | None:
+        """Return the recorded exchange, with today's paths in its answer; None without one.
 
         An answer is found by its conversation (the first user message) and its place in it.
         """
@@ -66,8 +67,7 @@ class Replay:
         answer = str(recorded["answer"])
         for old, new in self._paths.items():
             answer = answer.replace(old, new)
-        status = recorded["status"] or 502
-        return status, recorded["content_type"], answer.encode("utf-8", "surrogateescape")
+        return {**recorded, "answer": answer}
 
     def _diverge(self, where: str) -> None:
         self.divergences += 1

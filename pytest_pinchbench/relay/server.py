@@ -105,6 +105,7 @@ class Relay:
             grant = Grant(
                 order["label"], order["endpoint"], clock, order["patience"], order["max_requests"]
             )
+            grant.connect_patience = order["connect_patience"]
             grant.record = order["record"]
             if order["replay"] is not None:
                 grant.replay = Replay(order["replay"], order["paths"])
@@ -180,7 +181,7 @@ class Relay:
         if exchange.usage is None:
             return
         if grant.replay is not None:
-            exchange.usage["cost_usd"] = 0.0
+            exchange.usage = {**exchange.usage, "cost_usd": 0.0}
             return
         exchange.usage["cost_usd"] = self.endpoints[grant.endpoint].cost(exchange.usage)
         self.spent += exchange.usage["cost_usd"] or 0.0
@@ -197,7 +198,8 @@ class Relay:
                 exchange.status, exchange.error = 502, "502 the recording has no such request"
                 await _refuse(send, 502, exchange.error)
                 return
-            await self._pass_on(grant, exchange, Reply.of(*recorded), False, body, send)
+            await self._pass_on(grant, exchange, Reply.recorded(recorded), False, body, send)
+            exchange.usage = recorded["usage"]
             return
         async with contextlib.AsyncExitStack() as stack:
             if self._slots is not None:
@@ -235,7 +237,10 @@ class Relay:
                     self._refuse_usage.add(grant.endpoint)
                     continue
                 wait = failure.after
-                if wait is None or exchange.waited + wait > grant.patience_left:
+                patience = grant.patience_left
+                if failure.status is None:
+                    patience = min(patience, grant.connect_patience)
+                if wait is None or exchange.waited + wait > patience:
                     if wait is not None:  # the agent's next try is not waited for once more
                         grant.patience_left = 0.0
                     raise

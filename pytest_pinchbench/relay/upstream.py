@@ -144,10 +144,11 @@ class Reply:
         self.chunks = chunks
 
     @classmethod
-    def of(cls, status: int, kind: str, body: bytes) -> Reply:
-        """Make the reply from a whole body."""
-        headers = [(b"content-type", kind.encode("latin-1"))]
-        return cls(status, headers, _chained(body, None))
+    def recorded(cls, exchange: Mapping[str, Any]) -> Reply:
+        """Make the reply of a recorded exchange."""
+        headers = [(b"content-type", exchange["content_type"].encode("latin-1"))]
+        body = exchange["answer"].encode("utf-8", "surrogateescape")
+        return cls(exchange["status"] or 502, headers, _chained(body, None))
 
 
 class Upstream:

@@ -33,6 +33,7 @@ from pytest_pinchbench.suite.task_file import Task
 
 _CHECK_S = 30.0
 _LOADING_S = 600.0
+_CONNECT_S = 5.0
 
 
 class Runner:
@@ -175,7 +176,7 @@ class Runner:
         loading = threading.Timer(10, self._run.say, [f"waiting for the {role} to answer"])
         loading.start()
         try:
-            with self._context.reach(role, spec, sandbox, patience) as inside:
+            with self._context.reach(role, spec, sandbox, patience, _CONNECT_S) as inside:
                 problem = check_endpoint(sandbox, inside, timeout=patience)
                 for tried in range(self._context.settings.retries):
                     if problem is None or not problem.transient:

@@ -198,6 +198,11 @@ def test_a_dead_endpoint_is_named(relayed):
     assert "http://127.0.0.1:9" in json.loads(response.read())["error"]["message"]
 
 
+def test_a_connection_that_fails_has_a_patience_of_its_own(relayed):
+    relay = relayed(url="http://127.0.0.1:9/v1", patience=60.0, connect_patience=0.5)
+    assert relay.post({}).status == 502
+
+
 # -- the clock --------------------------------------------------------------------------
 
 

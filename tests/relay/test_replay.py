@@ -20,6 +20,7 @@ def recorded(asked: str, answer: str, number: int = 1) -> dict[str, object]:
         "path": "/chat/completions",
         "request": asked,
         "status": 200,
+        "usage": None,
         "content_type": "application/json",
         "answer": answer,
     }
@@ -27,7 +28,7 @@ def recorded(asked: str, answer: str, number: int = 1) -> dict[str, object]:
 
 def ask(replay: Replay, asked: str) -> str | None:
     found = replay.answer("/chat/completions", asked.encode())
-    return found[2].decode() if found else None
+    return found["answer"] if found else None
 
 
 def test_answers_are_found_by_conversation_and_place():
