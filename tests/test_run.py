@@ -566,7 +566,7 @@ def test_a_resume_with_another_release_of_the_agent_is_refused_before_it_is_paid
     conftest = pytester.path / "conftest.py"
     other = conftest.read_text().replace("return ShellAgent", "return OtherRelease")
     conftest.write_text(
-        f"{other}\n\nfrom shell_agent import ShellAgent\n\n\nclass OtherRelease(ShellAgent):\n"
+        f"{other}\n\nclass OtherRelease(ShellAgent):\n"
         "    def version(self, sandbox):\n        return '2.0'\n"
     )
     for workers in ((), ("-n", "1")):
@@ -744,7 +744,7 @@ def test_no_docker_is_one_clear_error_for_the_whole_run(project, run, monkeypatc
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     project({"task_a": GOOD, "task_b": GOOD})
     result = run("--pinchbench-env", "docker", "-n", workers)
-    result.stdout.fnmatch_lines(["*--pinchbench-env local*"])
+    result.stdout.fnmatch_lines(["*--pinchbench-env bubblewrap*"])
     result.assert_outcomes(errors=1)
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.no_fnmatch_line("*During handling*")

@@ -18,6 +18,8 @@ from pytest_pinchbench.issues import Issue
 from pytest_pinchbench.settings import ModelSpec
 
 HALF = "def grade(transcript, workspace_path):\n    return {'a': 1.0, 'b': 0.0}\n"
+# the judge of an agent that made no call is shown nothing, and warns
+CALL = {"type": "toolCall", "id": "1", "name": "exec", "arguments": {"command": "ls"}}
 BROKEN = "def grade(transcript, workspace_path):\n    raise OSError('no')\n"
 
 
@@ -25,7 +27,7 @@ def run(sandbox: Sandbox, workspace: Path, judge: ModelSpec | None, **changes: A
     names = ("judge_timeout", "timeout", "check_timeout", "previous", "transcript_limit")
     given: dict[str, Any] = {"judge_timeout": 120.0}
     given.update({name: changes.pop(name) for name in names if name in changes})
-    transcript = changes.pop("transcript", [])
+    transcript = changes.pop("transcript", [message("assistant", [CALL])])
     task = make_task(changes.pop("checks", HALF), **changes)
     return grade(sandbox, task, str(workspace), transcript, judge=judge, **given)
 
@@ -80,7 +82,10 @@ def test_the_judge_sees_the_transcript_within_the_limit(
         workspace,
         judge_server.spec(),
         grading_type="llm_judge",
-        transcript=[message("user", f"wörd {number}") for number in range(1000)],
+        transcript=[
+            *(message("user", f"wörd {number}") for number in range(1000)),
+            message("assistant", [CALL]),
+        ],
         transcript_limit=2000,
     )
     prompt = judge_server.requests[0].body["messages"][0]["content"]
@@ -289,7 +294,7 @@ def test_the_key_is_in_no_file_process_list_or_result(
         watched,  # type: ignore[arg-type]
         make_task(HALF, grading_type="hybrid"),
         str(workspace),
-        [],
+        [message("assistant", [CALL])],
         judge=judge_server.spec(api_key=key),
         judge_timeout=60.0,
     )

@@ -52,6 +52,13 @@ VALID: dict[str, tuple[str, float, dict[str, float], str]] = {
         "",
     ),
     "score": ('{"score": 0.6}', 0.6, {}, ""),
+    "total.value": ('{"total": {"value": 0.5}}', 0.5, {}, ""),
+    "scores as a list": (
+        '{"scores": [0.5, 0.7]}',
+        0.6,
+        {"criterion 1": 0.5, "criterion 2": 0.7},
+        "",
+    ),
     "overall_score": ('{"overall_score": 0.6}', 0.6, {}, ""),
     "overall.score": (
         '{"overall": {"score": 0.6, "summary": "Good."}}',
@@ -126,7 +133,6 @@ INVALID = {
     "an object without scores": ('{"verdict": "good"}', "no total and no scores"),
     "empty": ("{}", "no total and no scores"),
     "total null and no scores": ('{"total": null, "scores": {}}', "no total and no scores"),
-    "scores as a list": ('{"scores": [0.5, 0.7]}', "no total and no scores"),
     "no total, and a criterion without score": (
         '{"scores": {"a": 0.5, "b": null}}',
         'no total, and no score for "b"',
@@ -139,7 +145,7 @@ INVALID = {
     "a percentage": ('{"total": "85%"}', 'its total is not a number: "85%"'),
     "a fraction": ('{"total": "8/10"}', 'its total is not a number: "8/10"'),
     "a comma": ('{"total": "0,8"}', "its total is not a number"),
-    "an object as total": ('{"total": {"value": 0.5}}', "its total is not a number"),
+    "an object as total": ('{"total": {"points": 0.5}}', "its total is not a number"),
     "true": ('{"total": true}', "the total is true, not a number"),
     "false": ('{"scores": {"a": false}, "total": 0.5}', '"a" is false, not a number'),
     "a nested boolean": ('{"scores": {"a": {"score": true}}}', '"a" is true, not a number'),
