@@ -20,7 +20,7 @@ _VARYING = (
     (re.compile(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d\d-\d\d \d\d:\d\d( \w+)?"), "TIME"),
     (re.compile(r"\b\d{1,2}:\d\d(:\d\d)?( ?[AP]M)?\b"), "TIME"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "ID"),
-    (re.compile(r"(?<=-)[0-9a-z_]{8}(?=/)|\b[0-9a-f]{16,}\b|\b\d{10,}\b"), "ID"),
+    (re.compile(r"(?<=-)[0-9a-z_]{8}(?=/)|\b[0-9a-f]{12,}\b|\b\d{10,}\b"), "ID"),
     (re.compile(r"\b\d+(\.\d+)? ?m?s\b"), "SECONDS"),
     (re.compile(r"127\.0\.0\.1:\d+"), "HOST"),
 )
@@ -45,6 +45,7 @@ class Replay:
     def __init__(self, recording: Sequence[Mapping[str, Any]], paths: Mapping[str, str]) -> None:
         self._paths = dict(paths)
         self._left: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        self._taken: dict[str, str] = {}
         for one in recording:
             self._left[self._conversation(one["path"], one["request"])].append(one)
         self.divergences = 0
@@ -54,10 +55,11 @@ class Replay:
     def answer(self, path: str, request: bytes) -> Mapping[str, Any] | None:
         """Return the recorded exchange, with today's paths in its answer; None without one.
 
-        An answer is found by its conversation (the first user message) and its place in it.
+        An answer is found by its conversation (the first user message) and its place in it. A
+        conversation that is not in the recording is its first one that no other has taken.
         """
         asked = request.decode("utf-8", "surrogateescape")
-        left = self._left[self._conversation(path, asked)]
+        left = self._left.get(self._recorded(self._conversation(path, asked)))
         if not left:
             self._diverge("the recording has no such request")
             return None
@@ -68,6 +70,13 @@ class Replay:
         for old, new in self._paths.items():
             answer = answer.replace(old, new)
         return {**recorded, "answer": answer}
+
+    def _recorded(self, conversation: str) -> str:
+        if conversation not in self._taken:
+            free = [one for one in self._left if one not in self._taken.values()]
+            same = conversation if conversation in free else next(iter(free), conversation)
+            self._taken[conversation] = same
+        return self._taken[conversation]
 
     def _diverge(self, where: str) -> None:
         self.divergences += 1

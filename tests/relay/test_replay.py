@@ -38,12 +38,19 @@ def test_answers_are_found_by_conversation_and_place():
     assert (ask(replay, one), replay.divergences) == (None, 1)
 
 
+def test_a_conversation_that_begins_in_another_way_is_found_by_its_place():
+    replay = Replay([recorded(request("one"), "1"), recorded(request("two"), "2")], {})
+    assert [ask(replay, request(text)) for text in ("two", "one, said anew")] == ["2", "1"]
+    assert replay.first == 'request 1: messages[0].content: "one", now "one, said anew"'
+
+
 @pytest.mark.parametrize(
     ("then", "now"),
     [
         ("at 2026-12-01T10:00:00.123Z", "at 2027-01-02T11:11:11Z"),
         ("id 1b4e28ba-2fa1-11d2-883f-0016d3cca427", "id 6fa459ea-ee8a-3ca4-894e-db77e160355e"),
         ("/tmp/run-0_abcdef/x", "/tmp/run-9zyxwvut/x"),
+        ("host=4bb0189149fd", "host=0242ac110002"),
         ("took 12.5 ms", "took 3.25 ms"),
         ("in /old/work", "in /new/work"),
     ],
