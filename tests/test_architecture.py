@@ -12,7 +12,7 @@ from statistics import median
 ROOT = Path(__file__).parents[1]
 
 LEVELS = (
-    {"issues", "redaction", "spelling", "kinds", "readers", "grader"},
+    {"issues", "redaction", "spelling", "kinds", "readers", "grader", "zstd"},
     {"environments"},
     {"options"},
     {"settings"},

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import zstandard
-
+from pytest_pinchbench import zstd
 from pytest_pinchbench.attempt.workspace import Workspace
 from pytest_pinchbench.harnesses import AgentRun, Usage
 from pytest_pinchbench.issues import Issue, PinchBenchError, SandboxFailure
@@ -51,9 +50,9 @@ def read_recording(directory: RunDirectory, task_id: str, attempt: int) -> Recor
             raise FileNotFoundError("it has no record")
         path = str(record["artifacts"]["workspace_path"])
         packed = directory.attempt_dir(task_id, attempt) / RECORDING
-        text = zstandard.ZstdDecompressor().decompressobj().decompress(packed.read_bytes())
+        text = zstd.ZstdDecompressor().decompress(packed.read_bytes())
         exchanges = [json.loads(line) for line in text.splitlines() if line]
-    except (OSError, ValueError, KeyError, zstandard.ZstdError) as error:
+    except (OSError, ValueError, KeyError, zstd.ZstdError) as error:
         raise SandboxFailure(
             f"cannot replay {task_id}/{attempt} of {directory.path}: {error}. Only a run with "
             "--pinchbench-record can be replayed"

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
-import zstandard
-
+from pytest_pinchbench import zstd
 from pytest_pinchbench.attempt.kept_work import RECORDING
 from pytest_pinchbench.attempt.workspace import Workspace
 from pytest_pinchbench.harnesses import AgentRun, sum_usage
@@ -77,7 +76,7 @@ def make_result(
         if run.recording is not None:
             lines = (json.dumps(redactor.json(one)) for one in run.recording)
             packed = "".join(f"{line}\n" for line in lines).encode()
-            files[RECORDING] = zstandard.ZstdCompressor(level=9).compress(packed)
+            files[RECORDING] = zstd.compress(packed, 9)
         if run.requests is not None:
             lines = (json.dumps(redactor.json(one), ensure_ascii=False) for one in run.requests)
             files[REQUESTS] = "".join(f"{line}\n" for line in lines).encode(*LENIENT)

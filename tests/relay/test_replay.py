@@ -52,18 +52,18 @@ def test_a_conversation_that_begins_in_another_way_is_found_by_its_place():
         ("/tmp/run-0_abcdef/x", "/tmp/run-9zyxwvut/x"),
         ("host=4bb0189149fd", "host=0242ac110002"),
         ("took 12.5 ms", "took 3.25 ms"),
-        ("in /old/work", "in /new/work"),
+        ("in /old/place", "in /new/place"),
     ],
 )
 def test_times_ids_and_paths_are_no_divergence(then, now):
-    replay = Replay([recorded(request("go", x=then), "ok")], {"/old/work": "/new/work"})
+    replay = Replay([recorded(request("go", x=then), "ok")], {"/old/place": "/new/place"})
     assert ask(replay, request("go", x=now)) == "ok"
     assert replay.divergences == 0
 
 
 def test_recorded_paths_in_answers_become_those_of_now():
-    replay = Replay([recorded(request("go"), "write /old/work/a")], {"/old/work": "/new/work"})
-    assert ask(replay, request("go")) == "write /new/work/a"
+    replay = Replay([recorded(request("go"), "write /old/place/a")], {"/old/place": "/new/place"})
+    assert ask(replay, request("go")) == "write /new/place/a"
 
 
 def test_the_first_difference_is_named():

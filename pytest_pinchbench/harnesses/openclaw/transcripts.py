@@ -11,19 +11,14 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from pytest_pinchbench import zstd
 from pytest_pinchbench.harnesses.openclaw import messages as read
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 Event = dict[str, Any]
 
