@@ -194,7 +194,7 @@ def test_an_image_without_python_is_one_clear_error(make: Make, base: str) -> No
     image = built(base, "RUN rm -f /usr/bin/python3*")
     name = a_name()
 
-    with pytest.raises(EnvironmentUnavailable, match=r"no python3 .*--pinchbench-env local"):
+    with pytest.raises(EnvironmentUnavailable, match=r"no python3 .*--pinchbench-env bubblewrap"):
         make(image=image).open(name, labels={}, lifetime=60)
 
     wait_until(lambda: docker("ps", "-aq", "--filter", f"name={name}") == "")
@@ -213,7 +213,7 @@ def test_an_image_that_is_not_there_and_not_to_be_pulled(make: Make) -> None:
 def test_an_image_that_cannot_be_pulled_names_what_to_check(make: Make) -> None:
     with pytest.raises(
         EnvironmentUnavailable,
-        match=r"localhost:1/none:x cannot be pulled.*refused.*docker login.*--pinchbench-env local",
+        match=r"localhost:1/none:x cannot be pulled.*refused.*docker login.*-env bubblewrap",
     ):
         make(image="localhost:1/none:x").prepare()
 
@@ -579,7 +579,7 @@ def test_no_daemon_is_an_error_that_names_the_other_way(
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
 
     with pytest.raises(
-        EnvironmentUnavailable, match=r"no Docker daemon answers at .*none.sock.*env local"
+        EnvironmentUnavailable, match=r"no Docker daemon answers at .*none.sock.*env bubblewrap"
     ):
         make().prepare()
 

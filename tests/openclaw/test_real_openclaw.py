@@ -140,14 +140,18 @@ def test_what_the_agent_left_running_is_stopped(harness: OpenClawHarness, run: R
     assert (done.workspace / "ticks").stat().st_size == before > 0
 
 
-def test_a_silent_model_is_graded_on_time(
+def test_a_silent_model_is_stopped_on_time(
     harness: OpenClawHarness, run: RunReal, model: ScriptedModel
 ) -> None:
+    """2026.3.22 writes no prompt before the first answer: silence looks like a slow start."""
     model.faults = [Fault(action="silence")]
-    done = run(harness, BAG, timeout=15.0)
-    assert done.run.execution_time < 60
+    writes_prompts = harness.settings.openclaw_version != "2026.3.22"
+    timeout = 80.0 if writes_prompts else 15.0  # a start is to take less than half of it
+    done = run(harness, BAG, timeout=timeout)
+    assert done.run.execution_time < timeout + 45
     assert done.run.timed_out
-    assert done.codes == ["agent_timeout", "model_silent"]
+    expected = ["agent_timeout", "model_silent"] if writes_prompts else ["agent_starved"]
+    assert done.codes == expected
 
 
 def test_a_wrong_key_is_no_score(harness: OpenClawHarness, run: RunReal) -> None:
