@@ -236,7 +236,7 @@ def test_judged_tasks_without_a_judge_are_invalid_and_the_run_says_so_first(proj
     )
 
 
-@pytest.mark.parametrize("plugin", ["timeout", "rerunfailures", "asyncio", "cov", "randomly"])
+@pytest.mark.parametrize("plugin", ["timeout", "rerunfailures", "cov", "randomly"])
 def test_plugins_of_the_project_neither_break_nor_bend_a_run(pytester, project, run, plugin):
     module = {"cov": "pytest_cov", "rerunfailures": "pytest_rerunfailures"}
     pytest.importorskip(module.get(plugin, f"pytest_{plugin}"))
