@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_pinchbench.issues import printable
 from pytest_pinchbench.reports import junit
 from pytest_pinchbench.reports.conversation import conversation
 from pytest_pinchbench.reports.group import report_group
 from pytest_pinchbench.reports.json_report import add_scores
 from pytest_pinchbench.reports.run_report import Ended
-from pytest_pinchbench.reports.text import verdict_line
+from pytest_pinchbench.reports.terminal import Line
 from pytest_pinchbench.results.records import Record
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import Summary
@@ -32,6 +31,7 @@ def register(config: pytest.Config, runs: Runs) -> None:
     """
     hooks = ReportHooks(config, runs)
     config.pluginmanager.register(hooks, "pinchbench-reports")
+    config.pluginmanager.register(_StatsKept(), "pinchbench-stats")
     if runs.first.directory is not None and getattr(config.option, "htmlpath", None):
         from pytest_pinchbench.reports.pytest_html import HtmlReportHooks
 
@@ -62,10 +62,6 @@ class _Results:
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
 
-    @property
-    def has_ended(self) -> bool:
-        return "ended" in vars(self)
-
     @cached_property
     def ended(self) -> list[tuple[Run, Ended]]:
         return [(run, _ended(run)) for run in self._runs.all if run.is_recorded]
@@ -86,6 +82,7 @@ class ReportHooks:
         self._redactor = runs.first.redactor
         self._results = _Results(runs)
         self._shown = False
+        self._code = 0
 
     def summaries(self) -> dict[str, Summary]:
         """Return the summary of each run, which has ended, by what its model is called."""
@@ -110,10 +107,11 @@ class ReportHooks:
             junit.add_suite_properties(self._config, ended.summary, run.name)
         result = yield
         # a plugin may have made a success of a session without tests (testmon)
-        session.exitstatus = self._exit_code(int(session.exitstatus))
+        session.exitstatus = self._code = self._exit_code(int(session.exitstatus))
         if not self._shown:
             for title, lines in self._sections():
-                print("\n".join(["", title, *lines]), file=sys.stderr, flush=True)
+                print("\n".join(["", title, *(line.text for line in lines)]), file=sys.stderr)
+            print("\n".join(line.text for line in self._last_lines()), file=sys.stderr, flush=True)
         return result
 
     @pytest.hookimpl(optionalhook=True)
@@ -127,25 +125,34 @@ class ReportHooks:
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         """The last line of each run, below pytest's own."""
         reporter = neighbours.terminal_reporter(config)
-        if self._results.has_ended and reporter is not None:
-            for name, summary in self.summaries().items():
-                line = self._redactor.text(printable(verdict_line(summary)))
-                reporter.write_line(f"PinchBench {name} {line}" if name else f"PinchBench {line}")
+        if self._shown and reporter is not None:
+            for text, colour in self._last_lines():
+                reporter.write_line(text, bold=True, **{colour: True})
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._has_results() and terminalreporter is neighbours.terminal_reporter(self._config):
             for title, lines in self._sections():
                 terminalreporter.ensure_newline()
                 terminalreporter.section(title)
-                for line in lines:
-                    terminalreporter.write_line(line)
+                for text, colour in lines:
+                    terminalreporter.write_line(text, **({colour: True} if colour else {}))
             self._shown = True
+            for category, reports in terminalreporter.stats.items():
+                others = [one for one in reports if not isinstance(one, pytest.TestReport)]
+                terminalreporter.stats[category] = others
 
     def _exit_code(self, code: int) -> int:
         """Return the worst exit code of the runs, given pytest's for all of them."""
         return max(ended.exit_code(code) for _, ended in self._results.ended)
 
-    def _sections(self) -> Iterator[tuple[str, list[str]]]:
+    def _last_lines(self) -> list[Line]:
+        lines = []
+        for run, ended in self._results.ended:
+            text, colour = ended.last_line(self._code, run.name)
+            lines.append(Line(self._redactor.text(text), colour))
+        return lines
+
+    def _sections(self) -> Iterator[tuple[str, list[Line]]]:
         """Yield the title and the lines of the summary of each run, and of the group."""
         where = self._runs.first.short(self._runs.group) if self._runs.group else None
         for run, ended in self._results.ended:
@@ -159,9 +166,23 @@ class ReportHooks:
             yield self._section(run.name or run.model_id, lines)
         if self._runs.group and where:
             summaries = self.summaries()
-            lines = list(report_group(self._runs.group, where, summaries))
-            yield self._section(f"{len(summaries)} models", lines)
+            found = map(Line, report_group(self._runs.group, where, summaries))
+            yield self._section(f"{len(summaries)} models", found)
 
-    def _section(self, title: str, lines: Sequence[str]) -> tuple[str, list[str]]:
+    def _section(self, title: str, lines: Iterable[Line]) -> tuple[str, list[Line]]:
         text = self._redactor.text
-        return text(f"PinchBench: {title}"), [text(line) for line in lines]
+        return text(f"PinchBench: {title}"), [Line(text(one.text), one.colour) for one in lines]
+
+
+class _StatsKept:
+    """Give pytest's last line back the items that its short summary does not list."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter
+    ) -> Generator[None, object, object]:
+        every = dict(terminalreporter.stats)
+        try:
+            return (yield)
+        finally:
+            terminalreporter.stats.update(every)
