@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_pinchbench.issues import printable
 from pytest_pinchbench.reports import junit
 from pytest_pinchbench.reports.conversation import conversation
 from pytest_pinchbench.reports.json_report import add_scores
 from pytest_pinchbench.reports.run_report import Ended
-from pytest_pinchbench.reports.text import verdict_line
+from pytest_pinchbench.reports.terminal import Line
 from pytest_pinchbench.results.records import Record
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import Summary
@@ -32,6 +31,7 @@ def register(config: pytest.Config, run: Run) -> None:
     """
     hooks = ReportHooks(config, run)
     config.pluginmanager.register(hooks, "pinchbench-reports")
+    config.pluginmanager.register(_StatsKept(), "pinchbench-stats")
     if run.directory is not None and getattr(config.option, "htmlpath", None):
         from pytest_pinchbench.reports.pytest_html import HtmlReportHooks
 
@@ -58,10 +58,6 @@ class _Results:
     def __init__(self, run: Run) -> None:
         self._run = run
 
-    @property
-    def has_ended(self) -> bool:
-        return "ended" in vars(self)
-
     @cached_property
     def ended(self) -> Ended:
         run = self._run
@@ -83,6 +79,7 @@ class ReportHooks:
         self._run = run
         self._results = _Results(run)
         self._shown = False
+        self._exit_code = 0
 
     def summary(self) -> Summary:
         """That of the run, which has ended."""
@@ -112,8 +109,10 @@ class ReportHooks:
         result = yield
         # a plugin may have made a success of a session without tests (testmon)
         session.exitstatus = ended.exit_code(int(session.exitstatus))
+        self._exit_code = int(session.exitstatus)
         if not self._shown:
-            print("\n".join(["", *self._section()]), file=sys.stderr, flush=True)
+            lines = [*self._section(), ended.last_line(self._exit_code)]
+            print("\n".join(["", *(line.text for line in lines)]), file=sys.stderr, flush=True)
         return result
 
     @pytest.hookimpl(optionalhook=True)
@@ -127,20 +126,23 @@ class ReportHooks:
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         """The last line: the run, below pytest's own."""
         reporter = neighbours.terminal_reporter(config)
-        if self._results.has_ended and reporter is not None:
-            line = self._run.redactor.text(printable(verdict_line(self.summary())))
-            reporter.write_line(f"PinchBench {line}")
+        if self._shown and reporter is not None:
+            text, colour = self._results.ended.last_line(self._exit_code)
+            reporter.write_line(self._run.redactor.text(text), bold=True, **{colour: True})
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._has_results() and terminalreporter is neighbours.terminal_reporter(self._config):
             title, *lines = self._section()
             terminalreporter.ensure_newline()
-            terminalreporter.section(title)
-            for line in lines:
-                terminalreporter.write_line(line)
+            terminalreporter.section(title.text)
+            for text, colour in lines:
+                terminalreporter.write_line(text, **({colour: True} if colour else {}))
             self._shown = True
+            for category, reports in terminalreporter.stats.items():
+                others = [one for one in reports if not isinstance(one, pytest.TestReport)]
+                terminalreporter.stats[category] = others
 
-    def _section(self) -> list[str]:
+    def _section(self) -> list[Line]:
         """Return the title and the lines of the run's summary."""
         run = self._run
         assert run.directory is not None
@@ -149,4 +151,19 @@ class ReportHooks:
             announce.hints(run),
             annotate_shortfalls=not neighbours.annotates_failures(self._config),
         )
-        return [run.redactor.text(line) for line in [f"PinchBench: {run.model_id}", *lines]]
+        lines = [Line(f"PinchBench: {run.model_id}"), *lines]
+        return [Line(run.redactor.text(line.text), line.colour) for line in lines]
+
+
+class _StatsKept:
+    """Give pytest's last line back the items that its short summary does not list."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter
+    ) -> Generator[None, object, object]:
+        every = dict(terminalreporter.stats)
+        try:
+            return (yield)
+        finally:
+            terminalreporter.stats.update(every)
