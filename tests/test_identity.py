@@ -65,6 +65,7 @@ OTHER = {
     "judge-params": '{"temperature": 1}',
     "judge-timeout": "7",
     "transcript-limit": "7000",
+    "judge-view": "full",
     "env": "local",
     "recipe": "other-recipe.yaml",
     "image": "other",
