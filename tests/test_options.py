@@ -208,13 +208,6 @@ def test_native_toml_has_typed_values(resolve: Resolve, pytester: pytest.Pyteste
     assert "limit has to be a whole number, not True" in refused(resolve)
 
 
-def test_several_models_are_an_error(resolve: Resolve) -> None:
-    with pytest.raises(SettingsError) as refusal:
-        resolve("--pinchbench-model=a,b")
-    message = str(refusal.value)
-    assert "--pinchbench-model: cannot measure several models in one run: a,b." in message
-
-
 def test_a_misspelt_ini_value_is_an_error(resolve: Resolve, pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\npinchbench_suit = all\n")
     message = refused(resolve)
