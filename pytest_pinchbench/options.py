@@ -169,6 +169,10 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
                yaml=(_J + "params",), field="judge.params"),
         Option("judge-timeout", "grading", _POSITIVE, "seconds for one request to the judge", 360,
                "SECONDS", yaml=(_B + "judge_timeout_seconds",)),
+        Option("grade-in", "grading", readers.choice("auto", "fresh", "same"),
+               "sandbox for grading: fresh (the agent has not been there), same (the agent's), or"
+               " auto (fresh with docker and bubblewrap, unless the checks need the agent's)",
+               "auto", "auto|fresh|same", yaml=(_E + "grade_in", _B + "grade_in")),
         Option("transcript-limit", "grading", readers.whole_number(1000),
                "characters of the transcript that the judge is shown", 60_000, "CHARACTERS",
                yaml=(_B + "transcript_limit",)),

@@ -66,6 +66,7 @@ OTHER = {
     "judge-api-protocol": "anthropic",
     "judge-params": '{"temperature": 1}',
     "judge-timeout": "7",
+    "grade-in": "same",
     "transcript-limit": "7000",
     "judge-view": "full",
     "env": "local",

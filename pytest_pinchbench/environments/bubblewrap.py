@@ -273,8 +273,6 @@ class BubblewrapSandbox(ExecSandbox):
             raise SandboxFailure(f"{self.name}: the sandbox is closed")
         self._end()
 
-    freeze = stop_processes  # what runs in it is nothing but its namespace's
-
     def changed_folders(self) -> list[str]:
         inside = {"/tmp": self.folder / "tmp", HOME: self.folder / "home"}
         return folders_with_files(inside)

@@ -66,17 +66,14 @@ class DockerEnvironment:
     on_this_machine = False
     has_streams = True
 
-    @property
-    def grades_fresh(self) -> Literal["", "auto"]:
-        # what lies in memory cannot be shared
-        in_memory = {entry.partition(":")[0] for entry in self._options.tmpfs}
-        return "" if self._root in in_memory else "auto"
-
     def __init__(self, setup: EnvironmentSetup) -> None:
         self._setup = setup
         self._recipe = setup.recipe
         self._options = DockerOptions(**read_options(setup.recipe, READERS))
         self._root = self._recipe.workspace_root or "/workspace"
+        # what lies in memory cannot be shared
+        in_memory = {entry.partition(":")[0] for entry in self._options.tmpfs}
+        self.grades_fresh: Literal["", "asked", "auto"] = "" if self._root in in_memory else "auto"
         self._engine = Engine()
         self._limits = OpenLimits(
             setup.data_dir / "open-sandboxes",

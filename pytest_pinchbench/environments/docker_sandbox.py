@@ -8,7 +8,6 @@ import os
 import posixpath
 import secrets
 import socket
-import tarfile
 import tempfile
 import threading
 import time
@@ -30,7 +29,6 @@ from pytest_pinchbench.environments.sandbox import (
     ExecSandbox,
 )
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure
-
 
 _RUNS = "its container still runs"
 
@@ -108,27 +106,25 @@ class DockerSandbox(ExecSandbox):
             except CommandLost:
                 self.stop_processes()
         for name in only or ("",):
-            try:
-                self._copy(posixpath.join(remote, name).rstrip("/"), local / name, limit)
-            except FileNotFoundError:
-                if not only:
-                    raise
+            found = self._copy(posixpath.join(remote, name).rstrip("/"), local / name, limit)
+            if not (found or only):
+                raise FileNotFoundError(2, "not there", remote)
         return None
 
-    def _copy(self, remote: str, local: Path, limit: int) -> None:
-        """Copy a file or a folder out by the engine alone. Raises as :meth:`download`."""
+    def _copy(self, remote: str, local: Path, limit: int) -> bool:
+        """Copy a file or a folder out by the engine alone. Return whether it is there."""
         with self._engine.translated(f"{self.name}: could not copy {remote} out"):
             try:
                 pieces, _ = self._engine.api.get_archive(self.name, remote)
             except errors.NotFound:
-                raise FileNotFoundError(2, "not there", remote) from None
+                return False
             with tempfile.TemporaryFile() as packed:
                 bounded = Bounded(packed, limit)
                 for piece in pieces:
                     bounded.write(piece)
                 packed.seek(0)
-                with contextlib.suppress(tarfile.TarError):
-                    transfer.unpack(str(local), packed, packed)
+                transfer.unpack(str(local), packed, packed)
+        return True
 
     def interrupt(self) -> None:
         self._stop(self._cookie, as_root=True)

@@ -108,7 +108,7 @@ class LocalSandbox(ExecSandbox):
         folder: Path,
         environ: dict[str, str],
         setup: EnvironmentSetup,
-        beside: Sandbox | None,
+        beside: Sandbox | None = None,
     ) -> None:
         super().__init__(folder.name)
         self._folder = folder
@@ -167,8 +167,6 @@ class LocalSandbox(ExecSandbox):
             raise SandboxFailure(f"{self.name}: the sandbox is closed")
         self._kill_everything()
 
-    freeze = stop_processes
-
     def changed_folders(self) -> list[str]:
         private = Path(self.private_root)
         return folders_with_files({str(private / one): private / one for one in ("home", "tmp")})
@@ -177,7 +175,9 @@ class LocalSandbox(ExecSandbox):
         return True
 
     def interrupt(self) -> None:
-        supervisor.stop(self._cookie)  # and no supervisor, which has yet to report
+        for process in list(self._busy):
+            process.send_signal(signal.SIGCONT)  # an agent can stop its own supervisor
+        supervisor.stop(self._cookie)  # and not a supervisor, which has yet to report
 
     def _kill_everything(self) -> None:
         while self._staying:

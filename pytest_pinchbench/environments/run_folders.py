@@ -90,8 +90,7 @@ def _of_dead_runs(base: Path) -> Iterator[Path]:
 
 
 def folders_with_files(folders: Mapping[str, Path]) -> list[str]:
-    """Return the folders with files in them, below ``folders``, under the names that are its keys.
-    """
+    """Return the folders with files in them, below ``folders``, by the names in its keys."""
     found = []
     for name, folder in folders.items():
         for path, _, files in os.walk(folder):

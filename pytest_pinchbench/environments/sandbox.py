@@ -223,7 +223,10 @@ class ExecSandbox(ABC):
         try:
             exchange = self._command(header, io.BytesIO(stdin), stdout)
         except CommandLost as lost:
-            self.stop_processes()
+            try:
+                self.stop_processes()
+            except SandboxFailure:
+                raise lost from None
             seconds = time.monotonic() - began
             return ExecResult(-9, stdout.getvalue(), lost.stderr, lost.timed_out, seconds)
         trailer = exchange.trailer
@@ -238,6 +241,12 @@ class ExecSandbox(ABC):
 
     def stop_processes(self) -> None:
         self._stop(self._cookie, as_root=False)
+
+    def freeze(self) -> None:
+        self.stop_processes()
+
+    def changed_folders(self) -> list[str]:
+        return []
 
     def interrupt(self) -> None:
         self._stop(self._cookie, as_root=False)

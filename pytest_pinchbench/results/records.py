@@ -126,6 +126,13 @@ class RunDescription(TypedDict):
     versions: dict[str, str]
 
 
+class GradedIn(TypedDict):
+    """``fresh`` or ``same``: a sandbox in which the agent has not been, or its own; and why."""
+
+    sandbox: str
+    reason: str
+
+
 class Record(TypedDict):
     """What ``result.json`` holds; ``schemas/pinchbench-result-1.json`` says what it means."""
 
@@ -151,6 +158,7 @@ class Record(TypedDict):
     finished_at: str
     seconds: dict[str, float]
     retried: list[Retried]
+    graded_in: GradedIn | None
     trajectory: str | None
     artifacts: Artifacts
     meta: Meta

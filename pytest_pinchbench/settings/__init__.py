@@ -88,6 +88,8 @@ class Settings:
     # grading
     check_timeout: float = 120.0
     """Seconds for the automated checks of one task."""
+    grade_in: str = "auto"
+    """``auto``, ``fresh`` or ``same``."""
     transcript_limit: int = 60_000
     """Characters of the transcript summary that the judge is shown."""
     judge_view: JudgeView | None = None

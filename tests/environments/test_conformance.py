@@ -613,19 +613,17 @@ def test_an_agent_that_kills_python_by_name_loses_neither_result_nor_sandbox(
     assert sandbox.exec(sh(script)).stdout == b"alive\n"
 
 
-def test_a_command_that_kills_its_supervisor_is_a_lost_sandbox_not_a_result(
-    sandbox: Sandbox,
+def test_a_command_that_kills_its_supervisor_is_not_a_result_of_it(
+    environment: Environment, sandbox: Sandbox
 ) -> None:
-    with pytest.raises(SandboxFailure, match=sandbox.name):
-        sandbox.exec(sh("kill -KILL $PPID; sleep 1000"), timeout=60)
-
-
-def test_what_a_killed_supervisor_left_running_is_still_stopped(sandbox: Sandbox) -> None:
     sleep = long_sleep()
-    with pytest.raises(SandboxFailure):
-        sandbox.exec(sh(f"setsid {sleep} & kill -KILL $PPID; sleep 1000"), timeout=60)
-
-    sandbox.stop_processes()
+    command = sh(f"setsid {sleep} & kill -KILL $PPID; sleep 1000")
+    if environment.grades_fresh:  # the sandbox itself is known to live
+        assert sandbox.exec(command, timeout=60).exit_code == -9
+    else:
+        with pytest.raises(SandboxFailure, match=sandbox.name):
+            sandbox.exec(command, timeout=60)
+        sandbox.stop_processes()
 
     assert count(sandbox, sleep) == 0
 

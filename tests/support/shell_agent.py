@@ -41,6 +41,8 @@ class ShellAgent:
         issues: tuple[Issue, ...] = ()
         if done.timed_out:
             issues = (Issue("ERROR", "agent_timeout", f"stopped after {timeout:g} s"),)
+        elif done.exit_code < 0:
+            issues = (Issue("ERROR", "agent_ended", "the agent ended its own command"),)
         elif done.exit_code and not (requests and requests.ended):
             issues = (Issue("FATAL", "agent_exit", f"the agent ended with {done.exit_code}"),)
         said = done.stdout.decode(errors="replace")
