@@ -45,7 +45,7 @@ class Settings:
 
     # what to run
     suite: str | tuple[str, ...]
-    """``all``, ``automated-only``, or task ids in the order given."""
+    """``all``, ``automated-only``, words for ids and groups of tasks, or a tuple of ids."""
     limit: int
     sample_ids: tuple[str, ...]
     skill_dir: Path | None
@@ -68,7 +68,8 @@ class Settings:
     openclaw_install: str
     openclaw_binary: str | None
     skip_bootstrap: bool
-    new_session: bool
+    new_session: bool | None
+    """None: as the suite's own runner does."""
     brave_api_key: str | None = field(repr=False)
     # how often, how long
     attempts: int

@@ -130,12 +130,15 @@ class OpenClawHarness:
         issues: list[Issue] = []
         requests: Requests | None = None
         patience = config.silence_limit(version)
+        new_session = self.settings.new_session
+        if new_session is None:
+            new_session = task.rules.new_session
         began = time.time()
         for prompt in task.prompts:
             left = line.begin_turn(patience)
             if not left:
                 break
-            session = conversation.next_session(prompt.new_session and self.settings.new_session)
+            session = conversation.next_session(prompt.new_session and new_session)
             arguments, stdin = config.turn_arguments(version, session, prompt.text, left)
             if too_long := _too_long(arguments, agent):
                 issues.append(too_long)
