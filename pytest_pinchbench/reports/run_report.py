@@ -83,10 +83,13 @@ class Ended:
             more += github.write_step_summary(self.summary, self.comparisons)
         return [*summary_lines(self.summary, where), *map(Line, more)]
 
-    def last_line(self, code: int) -> Line:
-        """The run in one line, with the address of its page; ``code`` is the exit code."""
+    def last_line(self, code: int, name: str = "") -> Line:
+        """The run in one line, with the address of its page; ``code`` is the exit code, ``name``
+        what its model is called among several.
+        """
         page = (self._directory.path / "report.html").resolve().as_uri()
-        line = f"PinchBench {text.verdict_line(self.summary)} · report: {page}"
+        verdict = text.verdict_line(self.summary)
+        line = " ".join(filter(None, ["PinchBench", name, f"{verdict} · report: {page}"]))
         return Line(printable(line), "green" if code == pytest.ExitCode.OK else "red")
 
     def exit_code(self, code: int) -> int:

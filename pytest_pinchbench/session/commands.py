@@ -9,14 +9,14 @@ import pytest
 
 from pytest_pinchbench.issues import PinchBenchError, SettingsError
 from pytest_pinchbench.settings import Settings
-from pytest_pinchbench.settings.resolve import resolve
+from pytest_pinchbench.settings.resolve import resolve_each
 
 
 def answer(config: pytest.Config) -> int | None:
     """Print what was asked for and give the exit code; None when tasks are to be run."""
     start = config.invocation_params.dir
     try:
-        settings = resolve(config, os.environ)
+        settings, *_ = resolve_each(config, os.environ).values()
         if settings.show_recipe:
             from pytest_pinchbench.session.fixtures import check_kinds
             from pytest_pinchbench.session.mode import choose_mode

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pytest_pinchbench.issues import SuiteError, TaskFileError, printable
 from pytest_pinchbench.spelling import did_you_mean
-from pytest_pinchbench.suite.manifest import MANIFEST, Manifest, read_manifest
+from pytest_pinchbench.suite.manifest import MANIFEST, Manifest, Rules, read_manifest
 from pytest_pinchbench.suite.task_file import Task, load_task
 from pytest_pinchbench.suite.workspace_files import ASSETS, CONTROL, is_inside
 
@@ -47,6 +47,12 @@ def holds_task_files(path: Path) -> bool:
 def _task_files(folder: Path) -> Iterator[Path]:
     for where, _, names in os.walk(folder):
         yield from (Path(where, one) for one in names if fnmatchcase(one, "task_*.md"))
+
+
+def suite_rules(root: Path) -> Rules:
+    """Return what the own runner of a suite does by default. Raises ``TaskFileError``."""
+    manifest = read_manifest(root / "tasks" / MANIFEST)
+    return manifest.rules if manifest else Rules()
 
 
 def load_suite(root: Path) -> Suite:

@@ -28,6 +28,10 @@ class Rules:
         """Whether prompts that say ``new_session`` begin a new session."""
         return self.manifest == "categories"
 
+    def begins_sessions(self, asked: bool | None) -> bool:
+        """Return whether ``new_session`` is acted on: as asked, else as the suite has it."""
+        return self.new_session if asked is None else asked
+
     def __str__(self) -> str:
         names = {"none": "no manifest", "flat": "flat manifest"}
         session = "on" if self.new_session else "off"

@@ -130,9 +130,7 @@ class OpenClawHarness:
         issues: list[Issue] = []
         requests: Requests | None = None
         patience = config.silence_limit(version)
-        new_session = self.settings.new_session
-        if new_session is None:
-            new_session = task.rules.new_session
+        new_session = task.rules.begins_sessions(self.settings.new_session)
         began = time.time()
         for prompt in task.prompts:
             left = line.begin_turn(patience)
