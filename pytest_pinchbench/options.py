@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 INSTALL_STRATEGIES = ("auto", "preinstalled", "install_if_missing", "install_always", "upload")
 PROTOCOLS = ("openai-chat", "openai-responses", "anthropic")
+JUDGE_VIEWS = ("reference", "full")
 BENCHMARK = "benchmarks.pinchbench"
 """The place in the YAML file that holds the fields which --pinchbench-params has, too."""
 
@@ -171,6 +172,11 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
         Option("transcript-limit", "grading", readers.whole_number(1000),
                "characters of the transcript that the judge is shown", 60_000, "CHARACTERS",
                yaml=(_B + "transcript_limit",)),
+        Option("judge-view", "grading", readers.choice(*JUDGE_VIEWS),
+               "what the judge is shown: reference (messages, tool calls, 200 characters of their"
+               " results) or full (the agent's words and the workspace's text files, too)"
+               " (default: full for a suite with a manifest)", metavar="VIEW",
+               yaml=(_B + "judge_view",)),
     ),
     "sandbox": (
         Option("env", "agent", readers.text,

@@ -67,6 +67,7 @@ OTHER = {
     "judge-params": '{"temperature": 1}',
     "judge-timeout": "7",
     "transcript-limit": "7000",
+    "judge-view": "full",
     "env": "local",
     "recipe": "other-recipe.yaml",
     "image": "other",

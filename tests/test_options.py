@@ -84,8 +84,8 @@ def test_the_options_people_are_promised_are_there() -> None:
         judge-timeout env recipe image workspace-root keep-environment openclaw-version
         openclaw-install openclaw-binary skip-bootstrap new-session attempts retries
         timeout-multiplier evaluation-timeout model-check judge-check results-dir resume compare
-        fail-under pass-mark regrade keep-workspace transcript-limit check-timeout show-recipe
-        merge compare-fail budget-usd keep-going
+        fail-under pass-mark regrade keep-workspace transcript-limit judge-view check-timeout
+        show-recipe merge compare-fail budget-usd keep-going
     """
     assert set(promised.split()) <= {option.name for option in OPTIONS}
 

@@ -179,6 +179,8 @@ def _grade(
                 timeout=deadline and max(deadline - time.monotonic(), 0.001),
                 check_timeout=settings.check_timeout,
                 transcript_limit=settings.transcript_limit,
+                judge_view=context.judge_view(task),
+                new_session=settings.new_session,
                 previous=this.grade,
             )
             wait = backoff(this.judge_retries, grade.retry_after)

@@ -15,7 +15,7 @@ from pytest_pinchbench.harnesses import DirectLine, Harness
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.relay.client import STARTUP_LIMIT, WAITING_LIMIT, RelayClient
 from pytest_pinchbench.results.run_directory import RunDirectory
-from pytest_pinchbench.settings import ModelSpec, Settings
+from pytest_pinchbench.settings import JudgeView, ModelSpec, Settings
 from pytest_pinchbench.suite.task_file import Task
 
 _GRACE_S = 600.0  # a sandbox outlives its attempt's own deadlines by this, if we are killed
@@ -44,6 +44,14 @@ class AttemptContext:
     def agent_timeout(self, task: Task) -> float:
         """Return the seconds that the agent has for a task."""
         return task.timeout_seconds * self.settings.timeout_multiplier
+
+    def judge_view(self, task: Task) -> JudgeView:
+        """Return what a judge is shown of the work on a task."""
+        return self.settings.judge_view or task.judge_view
+
+    def reads_workspace(self, task: Task) -> bool:
+        """Return whether the grade of a task depends on files."""
+        return task.grading_type != "llm_judge" or self.judge_view(task) == "full"
 
     def check_judge(self, task: Task) -> None:
         """Raise ``EnvironmentUnavailable`` where no sandbox can reach the task's judge."""

@@ -108,7 +108,7 @@ class Fresh:
         invalid = directory.read(task.id, attempt)
         if invalid is not None:
             with contextlib.suppress(WorkMissing):
-                kept = kept_work(directory, invalid)
+                kept = kept_work(directory, invalid, context.reads_workspace(task))
             earlier = previous_attempts(invalid, work_reused=kept is not None)
         if kept is None:
             context.harness.prepare(context.environment)
@@ -154,7 +154,7 @@ class Regrade(Fresh):
         found = self._source.read(task.id, attempt)
         assert found is not None  # see has_work_for
         try:
-            kept = kept_work(self._source, found)
+            kept = kept_work(self._source, found, context.reads_workspace(task))
         except WorkMissing as error:
             found = not_regraded(found, str(error))
             kept = None
