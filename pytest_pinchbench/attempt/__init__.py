@@ -88,6 +88,9 @@ def _try(
             sandbox = context.open_sandbox(task)
         try:
             context.before_agent(sandbox)
+            this.issues += context.find_missing(sandbox, task, kept is None)
+            if this.is_fatal:
+                return this
             if kept is None:
                 context.before_work(sandbox)
                 with context.line(task, attempt, sandbox) as line:
