@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml  # noqa: F401
-from support import suites
+from support import other_protocols, suites  # noqa: F401
 from support.surroundings import foreign_variables
 
 # Imported before pytester takes note of what is: a module that pytester throws out and that is

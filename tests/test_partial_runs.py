@@ -44,10 +44,21 @@ def test_a_whole_run_is_official_and_not_partial(pytester, project, run, workers
             "Tasks       3 of the 3 tasks of skill",
             "Gate        met: mean 0.833 of 3 of the 3 tasks of skill, required 0.8",
             "=* 1 failed, 2 passed*",
-            "PinchBench mean 0.833 · 66.7% full · 3 of the 3 tasks of skill · total * · gate met",
+            "PinchBench 0.833 · 66.7% full · 3 tasks · * · gate met · report: file:///*/report.html",
         ]
     )
-    assert result.outlines[-1].startswith("PinchBench mean 0.833")
+    assert result.outlines[-1].startswith("PinchBench 0.833")
+
+
+def test_a_run_whose_gate_is_met_ends_green_and_lists_its_tasks_once(project, run):
+    project(TASKS)
+    options = ("-ra", "--color=yes", "--pinchbench-fail-under")
+    missed, met = run(*options, "0.9"), run(*options, "0.8")
+    assert missed.outlines[-1].startswith("\x1b[1m\x1b[31mPinchBench 0.833")
+    assert met.outlines[-1].startswith("\x1b[1m\x1b[32mPinchBench 0.833")
+    assert not [line for line in met.outlines if "short test summary" in line]
+    assert [line for line in met.outlines if "1 failed" in line and "2 passed" in line]
+    assert [line for line in met.outlines if line.startswith("\x1b[33mtask_b ")]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +86,7 @@ def test_choosing_makes_a_partial_run_that_is_judged_as_such(pytester, project, 
             "Mean score  0.750",
             "Tasks       2 of the 3 tasks of skill: a partial run",
             "Gate        met: mean 0.750 of 2 of the 3 tasks of skill, required 0.7",
-            "PinchBench mean 0.750 * 2 of the 3 tasks of skill: a partial run *",
+            "PinchBench 0.750 * 2 of 3 tasks (partial) * gate met *",
         ]
     )
     assert run("--pinchbench-fail-under=0.8", *options).ret == pytest.ExitCode.TESTS_FAILED
@@ -92,7 +103,7 @@ def is_not_official(pytester, result, ran):
             f"Mean score  none: {missing}",
             "Tasks       3 of the 3 tasks of skill",
             "Gate        not met: no official mean to hold against 0.1",
-            f"PinchBench no official mean ({missing}) * gate not met",
+            f"PinchBench no official mean: {missing} * gate not met *",
         ]
     )
     # a task that never ran is counted in its category

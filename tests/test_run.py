@@ -43,10 +43,10 @@ def test_a_full_score_passes_a_shortfall_fails_and_a_crash_is_an_error(pytester,
             "score 0.500, pass mark 1",
             "  made   1.000",
             "  right  0.000",
-            "task_a * 1.000  yes *",
-            "task_b * 0.500  no *",
-            "task_c  invalid  -*",
-            "    FATAL: the agent ended with 3",
+            "task_a * 1.000 *",
+            "task_b * 0.500 *",
+            "task_c * invalid *",
+            "FATAL: the agent ended with 3",
             "Mean score  none: 1 invalid of 3 attempts",
             "To go on    the same command with --pinchbench-resume pinchbench-results/lab-m/*",
         ]
@@ -64,9 +64,7 @@ def test_workers_give_the_same_results(pytester, project, run):
     project({"task_a": GOOD, "task_b": HALF, "task_c": "exit 3"})
     result = run("-n", "2")
     result.assert_outcomes(passed=1, failed=1, errors=1)
-    result.stdout.fnmatch_lines(
-        ["task_a * 1.000  yes *", "task_b * 0.500  no *", "task_c  invalid  -*"]
-    )
+    result.stdout.fnmatch_lines(["task_a * 1.000 *", "task_b * 0.500 *", "task_c * invalid *"])
     assert len(records(pytester)) == 3
     (run_json,) = (pytester.path / "pinchbench-results").rglob("run.json")
     assert len(json.loads(run_json.read_text())["selected"]) == 3
@@ -109,9 +107,10 @@ def test_a_lost_worker_loses_its_item_and_not_the_run(pytester, project, run):
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
         [
-            "task_a * 1.000  yes *",
-            "task_b        -  worker 'gw?' crashed*",
-            "task_c * 1.000  yes *",
+            "task_a * 1.000 *",
+            "task_b  missing *",
+            "task_c * 1.000 *",
+            "NOT RUN: worker 'gw?' crashed*",
             "Mean score  none: 1 not run of 3 attempts",
         ]
     )
@@ -155,8 +154,8 @@ def test_an_agent_out_of_time_is_graded_on_what_is_there(pytester, project, run)
         record = records(pytester)["task_a"]
         if record["final_answer"]:
             break
-    line = f"    ERROR: stopped after {seconds} s"
-    result.stdout.fnmatch_lines(["task_a * 1.000  yes *", line])
+    line = f"ERROR: stopped after {seconds} s"
+    result.stdout.fnmatch_lines(["task_a * 1.000 *", line])
     assert record["timed_out"] is True
     assert record["seconds"]["run"] < 500
 
@@ -165,7 +164,7 @@ def test_an_agent_out_of_time_is_graded_on_what_is_there(pytester, project, run)
 def test_the_time_an_agent_has_is_the_tasks_by_the_multiplier(project, run):
     project({"task_a": "sleep 600"}, task_a={"timeout_seconds": 10})
     result = run("--pinchbench-timeout-multiplier", "0.05")
-    result.stdout.fnmatch_lines(["    ERROR: stopped after 0.5 s"])
+    result.stdout.fnmatch_lines(["ERROR: stopped after 0.5 s"])
 
 
 @pytest.mark.slow
@@ -237,7 +236,7 @@ def test_judged_tasks_without_a_judge_are_invalid_and_the_run_says_so_first(proj
     )
 
 
-@pytest.mark.parametrize("plugin", ["timeout", "rerunfailures", "asyncio", "cov", "randomly"])
+@pytest.mark.parametrize("plugin", ["timeout", "rerunfailures", "cov", "randomly"])
 def test_plugins_of_the_project_neither_break_nor_bend_a_run(pytester, project, run, plugin):
     module = {"cov": "pytest_cov", "rerunfailures": "pytest_rerunfailures"}
     pytest.importorskip(module.get(plugin, f"pytest_{plugin}"))
@@ -365,7 +364,10 @@ def test_the_key_is_not_in_an_unexpected_error(pytester, project, run, monkeypat
     result = run(*options, "-vv", "--showlocals", "-rA")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
-        ["E *ZeroDivisionError: sent [[]redacted]", "task_a * ZeroDivisionError: sent [[]redacted]"]
+        [
+            "E *ZeroDivisionError: sent [[]redacted]",
+            "NOT RUN: *ZeroDivisionError: sent [[]redacted]*",
+        ]
     )
     assert "sk-top" not in result.stdout.str()
     for name in ("junit.xml", ".report.json"):
@@ -405,7 +407,7 @@ def test_a_bare_resume_goes_on_with_every_attempt_and_task_that_was_selected(
     (pytester.path / "mended").touch()
     result = run("--pinchbench-resume", "latest")
     result.assert_outcomes(passed=4)
-    result.stdout.fnmatch_lines(["task_b?2? *1.000*", "Mean score  1.000*"])
+    result.stdout.fnmatch_lines(["task_b * 1.00 1.00", "Mean score  1.000*"])
     assert result.ret == pytest.ExitCode.OK
 
 
@@ -706,7 +708,7 @@ def test_past_the_budget_nothing_more_is_started(pytester, project, run):
     project({"task_a": GOOD, "task_b": GOOD, "task_c": GOOD}, cost=0.3)
     result = run("--pinchbench-budget-usd", "0.5")
     result.stdout.fnmatch_lines(
-        ["task_c * not run", "*the budget of $0.5 is used up: $0.6000 spent*"]
+        ["task_c * missing *", "*the budget of $0.5 is used up: $0.6000 spent*"]
     )
     assert set(records(pytester)) == {"task_a", "task_b"}
     assert result.ret == pytest.ExitCode.INTERRUPTED
@@ -735,7 +737,7 @@ def test_attempts_are_averaged(pytester, project, run):
     project({"task_a": f"if test -e {flag}; then {HALF}; else touch {flag}; {GOOD}; fi"})
     result = run("--pinchbench-attempts", "2")
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["task_a?1? *1.000*", "task_a?2? *0.500*", "Mean score  0.750*"])
+    result.stdout.fnmatch_lines(["task_a *0.750  ±0.354  1.00 0.50", "Mean score  0.750*"])
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ def text(*some, selected=(), troubles=None, **run):
     keys = [(one["task_id"], one["attempt"]) for one in some]
     run["selected"] = [{"task_id": task, "attempt": k} for task, k in [*keys, *selected]]
     summary = summarize(some, run, wall_seconds=75.0, troubles=troubles)
-    return "\n".join(summary_lines(summary, "pinchbench-results/m/1"))
+    return "\n".join(line.text for line in summary_lines(summary, "pinchbench-results/m/1"))
 
 
 def test_a_whole_run_has_an_official_mean_with_its_interval():
@@ -72,10 +72,36 @@ def test_no_line_is_wider_than_80_columns():
     assert all(len(line) <= 80 for line in shown.splitlines())
 
 
-def test_attempts_are_told_apart():
-    shown = text(record("task_a", 1.0), record("task_a", 0.0, attempt=2))
-    assert "task_a[1]" in shown
-    assert "task_a[2]" in shown
+def test_attempts_of_a_task_share_a_line():
+    attempts = [0.79, 0.0, 0.789]
+    some = [record("task_04", score, attempt=k) for k, score in enumerate(attempts, 1)]
+    shown = text(*some, record("task_b", 0.9996), record("task_b", None, attempt=2))
+    assert "task_04    0.526  ±0.456  0.79 0.00 0.79\n" in shown
+    assert "task_b   invalid          0.99 inv\n" in shown
+
+
+def test_more_attempts_than_fit_are_counted():
+    some = [record(f"task_{'x' * 60}", 1.0, attempt=k) for k in range(1, 31)]
+    row = next(line for line in text(*some).splitlines() if line.startswith("task_x"))
+    assert len(row) <= 80
+    assert row.endswith(f"1.00 +{30 - row.split('±')[1].count('1.00')}")
+
+
+def test_the_same_failure_of_many_tasks_is_said_once():
+    fatal = (Issue("FATAL", "judge", "the judge\ncannot be asked"),)
+    some = [record(f"task_{n:02}", None, issues=fatal) for n in range(21)]
+    shown = text(*some, record("task_99", None, issues=fatal, attempt=1))
+    assert shown.count("FATAL: the judge cannot be asked") == 1
+    where = "at task_00, task_01, task_02, task_03, task_04 and 17 more (22 times)"
+    assert f"\n  {where}\n" in shown
+
+
+def test_a_task_has_the_colour_of_its_score():
+    scores = {"task_a": 1.0, "task_b": 0.5, "task_c": 0.0, "task_d": None}
+    lines = summary_lines(summarize([record(*one) for one in scores.items()], {}), "here")
+    colours = {line.text.partition(" ")[0]: line.colour for line in lines if line.colour}
+    wanted = ("green", "yellow", "red", "purple")
+    assert colours == dict(zip(scores, wanted, strict=True))
 
 
 def test_an_unknown_cost_is_not_a_cost_of_nothing():
@@ -228,7 +254,9 @@ def test_nothing_a_model_says_is_a_command_to_the_terminal():
 def test_a_task_with_a_name_as_long_as_a_line_can_be_not_run():
     name = "task_" + "x" * 90
     shown = text(selected=[(name, 1)], troubles={(name, 1): "the worker crashed"})
-    assert f"{name}        -  the worker crashed" in shown
+    assert "…xxxxxxxxxx" in shown
+    assert "missing" in shown
+    assert "NOT RUN: the worker crashed" in shown
 
 
 def test_what_is_for_reference_only_leaves_out_a_task_with_an_invalid_attempt():

@@ -130,5 +130,8 @@ class DockerSandbox(ExecSandbox):
 def _close(connection: Any, channel: socket.socket) -> None:
     with contextlib.suppress(OSError):
         channel.shutdown(socket.SHUT_RDWR)
-    connection.close()
+    # first what reads from it: Python 3.13 says of each left open that its file is closed
+    for part in (getattr(connection, "_response", None), connection):
+        if part is not None:
+            part.close()
     channel.close()

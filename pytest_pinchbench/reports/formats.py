@@ -19,6 +19,13 @@ def _inner(value: float) -> float:
     return max(0.001, min(value, 0.999)) if 0 < value < 1 else value
 
 
+def short_score(value: float | None) -> str:
+    """Two decimals, for many scores in a row; rounded as in :func:`score`."""
+    if value is None:
+        return UNKNOWN
+    return f"{max(0.01, min(value, 0.99)) if 0 < value < 1 else value:.2f}"
+
+
 def against(value: float, mark: float) -> str:
     """A score beside the mark it is held against, where rounding would show the other result."""
     shown = score(value)
@@ -129,6 +136,14 @@ def selection(summary: Mapping[str, Any]) -> str:
         return counted(chosen["tasks"], "task")
     of = counted(chosen["suite_tasks"], "task")
     return f"{chosen['tasks']:,} of the {of} of {chosen['suite']}"
+
+
+def short(text: str, width: int) -> str:
+    """At most ``width`` characters, cut in the middle: ids differ at both ends."""
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 2
+    return f"{text[:head]}…{text[head + 1 - width :]}"
 
 
 def shown_score(summary: Mapping[str, Any]) -> Mapping[str, Any] | None:

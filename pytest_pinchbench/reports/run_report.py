@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_pinchbench.issues import printable
 from pytest_pinchbench.reports import github, text
 from pytest_pinchbench.reports.files import write_files
-from pytest_pinchbench.reports.terminal import summary_lines
+from pytest_pinchbench.reports.terminal import Line, summary_lines
 from pytest_pinchbench.results.comparison import compare_with_last
 from pytest_pinchbench.results.gates import gates
 from pytest_pinchbench.results.run_directory import RunDirectory
@@ -61,28 +62,35 @@ class Ended:
 
     def lines(
         self, where: str, hints: Sequence[str] = (), *, annotate_shortfalls: bool = True
-    ) -> list[str]:
+    ) -> list[Line]:
         """For the terminal: the summary, gates, comparisons, annotations for GitHub. ``hints``
         stand where there is no official mean: how to go on.
         """
-        lines = summary_lines(self.summary, where)
-        if not self.summary["official"]:
-            lines += hints
+        more = [] if self.summary["official"] else [*hints]
         for gate in self.gates:
-            lines += text.gate_lines(gate)
+            more += text.gate_lines(gate)
         for comparison in self.comparisons:
-            lines += ["", *text.comparison_lines(comparison)]
+            more += ["", *text.comparison_lines(comparison)]
         if len(self._baselines) > 1:
-            lines += ["", *text.table_lines([*self._baselines, self.summary])]
+            more += ["", *text.table_lines([*self._baselines, self.summary])]
         if github.in_github_actions():
-            lines += github.annotation_lines(
+            more += github.annotation_lines(
                 self.summary,
                 self.comparisons,
                 pass_mark=self._settings.pass_mark,
                 shortfalls=annotate_shortfalls,
             )
-            lines += github.write_step_summary(self.summary, self.comparisons)
-        return lines
+            more += github.write_step_summary(self.summary, self.comparisons)
+        return [*summary_lines(self.summary, where), *map(Line, more)]
+
+    def last_line(self, code: int, name: str = "") -> Line:
+        """The run in one line, with the address of its page; ``code`` is the exit code, ``name``
+        what its model is called among several.
+        """
+        page = (self._directory.path / "report.html").resolve().as_uri()
+        verdict = text.verdict_line(self.summary)
+        line = " ".join(filter(None, ["PinchBench", name, f"{verdict} · report: {page}"]))
+        return Line(printable(line), "green" if code == pytest.ExitCode.OK else "red")
 
     def exit_code(self, code: int) -> int:
         """``code`` is pytest's. Between 0 and 1 ``--pinchbench-fail-under`` decides in the place

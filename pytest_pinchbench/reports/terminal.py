@@ -4,61 +4,107 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_pinchbench.issues import printable
 from pytest_pinchbench.reports import formats
+from pytest_pinchbench.results.comparison import some
 from pytest_pinchbench.results.records import Record
 
 WIDTH = 80
 _INDENT = " " * 12
+_ISSUES = 12  # messages
 
 
-def summary_lines(summary: Mapping[str, Any], where: str) -> list[str]:
+class Line(NamedTuple):
+    """A line of the terminal, and its colour (a name of pytest's ``TerminalWriter``)."""
+
+    text: str
+    colour: str = ""
+
+
+def summary_lines(summary: Mapping[str, Any], where: str) -> list[Line]:
     """The section at the end of a run, ready to print, at most 80 columns wide."""
-    lines = [*_task_table(summary["tasks"]), ""]
+    lines = [*_task_table(summary["tasks"]), Line("")]
+    if wrong := list(_issues(summary["tasks"])):
+        lines += [*map(Line, wrong), Line("")]
     if summary["categories"]:
-        lines += [*_category_table(summary["categories"]), ""]
-    return [*lines, *_totals(summary), f"Results     {where}"]
+        lines += [*map(Line, _category_table(summary["categories"])), Line("")]
+    return [*lines, *map(Line, _totals(summary)), Line(f"Results     {where}")]
 
 
-def _task_table(tasks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    repeated = any(attempt["attempt"] > 1 for task in tasks for attempt in task["attempts"])
-    rows = [
-        (f"{task['task_id']}[{one['attempt']}]" if repeated else task["task_id"], one)
-        for task in tasks
-        for one in task["attempts"]
+def _task_table(tasks: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
+    """One line a task: its time and tokens, or the scores of its attempts."""
+    attempts = max((len(task["attempts"]) for task in tasks), default=1)
+    longest = max(len(name) for name in [*(task["task_id"] for task in tasks), "task"])
+    width = min(longest, WIDTH - 26 if attempts == 1 else max(WIDTH - 18 - 5 * attempts, 24))
+    head = "  time   tokens" if attempts == 1 else "attempts"
+    yield Line(f"{'task':{width}}    score  {head if attempts == 1 else f'{chr(32):6}  {head}'}")
+    for task in tasks:
+        row = f"{formats.short(task['task_id'], width):{width}}  {mean_or_why(task):>7}  "
+        if attempts == 1:
+            time, tokens = task["execution_time"], task["usage"]["total_tokens"]
+            row += f"{formats.seconds(time):>6}  {formats.count(tokens):>7}"
+        else:
+            std = f"±{formats.spread(task['std'])}" if task["std"] is not None else ""
+            row += f"{std:6}  {_scores(task['attempts'], WIDTH - len(row) - 8)}"
+        yield Line(row.rstrip(), colour(task["mean"]))
+
+
+def _scores(attempts: Sequence[Mapping[str, Any]], width: int) -> str:
+    """``0.79 0.00 inv``, as many as fit and the number of the others."""
+    words = [
+        "inv" if attempt["status"] == "invalid" else formats.short_score(attempt["score"])
+        for attempt in attempts
     ]
-    width = max(len(name) for name in [*(name for name, _ in rows), "task"])
-    yield f"{'task':{width}}  {'score':>7}  {'passed':6}  {'time':>6}  {'tokens':>7}"
-    for name, attempt in rows:
-        if attempt["status"] == "missing":
-            # an id may take the whole line
-            room = max(WIDTH - width - 11, 20)
-            why = textwrap.shorten(printable(attempt["why_missing"]), room, placeholder=" ...")
-            yield f"{name:{width}}  {'-':>7}  {why}"
-            continue
-        score, tokens = attempt["score"], attempt["usage"]["total_tokens"]
-        passed = {True: "yes", False: "no", None: "-"}[attempt["passed"]]
-        yield (
-            f"{name:{width}}  {'invalid' if score is None else formats.score(score):>7}  "
-            f"{passed:6}  {formats.seconds(attempt['execution_time']):>6}  "
-            f"{formats.count(tokens):>7}"
-        ).rstrip()
-        for issue in attempt["issues"]:
-            yield from _no_commands(_issue_lines(issue))
+    fitting = len(words) if 5 * len(words) <= width + 1 else (width - 4) // 5
+    rest = f" +{len(words) - fitting}" if fitting < len(words) else ""
+    return " ".join(words[:fitting]) + rest
 
 
-def _issue_lines(issue: Mapping[str, str]) -> list[str]:
-    text = f"{issue['severity']}: {' '.join(issue['message'].split())}"
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent="    ",
-        subsequent_indent="      ",
-        max_lines=4,
-        break_on_hyphens=False,
-    )
+def colour(mean: float | None) -> str:
+    """Green: full score, yellow: a part of it, red: nothing, magenta: invalid or not run."""
+    if mean is None:
+        return "purple"
+    return "green" if mean >= 1 else "yellow" if mean > 0 else "red"
+
+
+def mean_or_why(task: Mapping[str, Any]) -> str:
+    """The mean, or ``invalid`` or ``missing``."""
+    if task["mean"] is not None:
+        return formats.score(task["mean"])
+    states = {attempt["status"] for attempt in task["attempts"]}
+    return "invalid" if "invalid" in states else "missing"
+
+
+def _issues(tasks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What went wrong, the same message once: how often, and at which tasks."""
+    found: dict[str, list[str]] = {}
+    for task in tasks:
+        for attempt in task["attempts"]:
+            if attempt["status"] == "missing":
+                issues = [f"NOT RUN: {attempt['why_missing']}"]
+            else:
+                issues = [f"{one['severity']}: {one['message']}" for one in attempt["issues"]]
+            for issue in issues:
+                found.setdefault(" ".join(issue.split()), []).append(task["task_id"])
+    order = ("FATAL", "NOT RUN", "ERROR", "WARNING")
+    groups = sorted(found.items(), key=lambda group: order.index(group[0].partition(":")[0]))
+    for text, at in groups[:_ISSUES]:
+        names = list(dict.fromkeys(at))
+        times = f" ({len(at)} times)" if len(at) > 1 else ""
+        yield from _no_commands(
+            textwrap.wrap(text, WIDTH, subsequent_indent="  ", max_lines=4, break_on_hyphens=False)
+        )
+        yield from textwrap.wrap(
+            f"at {some(names)}{times}",
+            WIDTH,
+            initial_indent="  ",
+            subsequent_indent="  ",
+            break_on_hyphens=False,
+        )
+    if len(groups) > _ISSUES:
+        yield f"and {len(groups) - _ISSUES} other messages: see report.html"
 
 
 def _category_table(categories: Sequence[Mapping[str, Any]]) -> Iterator[str]:

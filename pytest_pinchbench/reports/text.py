@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_pinchbench.reports import formats
-from pytest_pinchbench.reports.terminal import WIDTH, selection, what_is_missing
+from pytest_pinchbench.reports.terminal import WIDTH, what_is_missing
 from pytest_pinchbench.results.comparison import Comparison, TaskVerdict, names
 from pytest_pinchbench.results.gates import Gate
 from pytest_pinchbench.results.statistics import ATTEMPTS_FOR_POWER
@@ -23,24 +23,30 @@ def headline(run: Mapping[str, Any]) -> str:
 
 
 def verdict_line(run: Mapping[str, Any]) -> str:
-    """A run in one line, its gates included."""
+    """A run in one line, its gates included: the last line of the terminal."""
     score = formats.shown_score(run)
-    parts = []
-    if not run["official"]:
-        parts.append(f"no official mean ({what_is_missing(run)})")
+    figures, interval = [], ""
     if score is not None:
-        spread = f" ({formats.bounds(score['interval'])})" if score["interval"] else ""
-        what = (
-            "mean" if run["official"] else f"over {formats.counted(score['tasks'], 'valid task')}"
-        )
-        parts.append(f"{what} {formats.score(score['mean'])}{spread}")
-        parts.append(f"{formats.percent(score['pass_rate'])} full")
-    parts += [selection(run), f"total {formats.money(run['cost']['total'])}"]
-    parts += [
+        interval = f" [{formats.bounds(score['interval'])}]" if score["interval"] else ""
+        figures.append(f"{formats.percent(score['pass_rate'])} full")
+    selected, of = run["selection"]["tasks"], run["selection"]["suite_tasks"]
+    part = f"{selected:,} of {of:,} tasks (partial)" if run["partial"] else ""
+    figures.append(part or formats.counted(selected, "task"))
+    if run["official"] and score is not None:
+        first = f"{formats.score(score['mean'])}{interval}"
+    else:
+        first = f"no official mean: {what_is_missing(run)}"
+        if score is not None:
+            figures[0] = f"for reference {formats.score(score['mean'])}{interval} over " + (
+                f"{formats.counted(score['tasks'], 'valid task')} · {figures[0]}"
+            )
+    gates = [
         f"{gate['name'].lower()} {'met' if gate['met'] else 'not met'}"
         for gate in run.get("gates", ())
     ]
-    return " · ".join(parts)
+    total = run["cost"]["total"]
+    cost = f"{'' if total['usd'] is not None else 'cost '}{formats.money(total)}"
+    return " · ".join([first, *figures, cost, *gates])
 
 
 def comparison_lines(comparison: Comparison) -> list[str]:
@@ -64,7 +70,10 @@ def _heading(comparison: Comparison) -> list[str]:
     if len(line) <= WIDTH:
         return [line]
     rest = WIDTH - len(_INDENT)
-    return [f"Comparison  {short(new, rest)}", f"{_INDENT}{short(f'with {old}', rest)}"]
+    return [
+        f"Comparison  {formats.short(new, rest)}",
+        f"{_INDENT}{formats.short(f'with {old}', rest)}",
+    ]
 
 
 def gate_document(gate: Gate, summary: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -163,8 +172,9 @@ def table_lines(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     head = ("model", "", "mean", "95 % interval", "passed", "tokens", "total", "s/task")
     lines = []
     for name, mark, mean, interval, passed, tokens, cost, time in [head, *rows]:
+        name = formats.short(name, width)
         lines.append(
-            f"{short(name, width):{width}} {mean:>5}{mark or ' '} {interval:>14} {passed:>6} "
+            f"{name:{width}} {mean:>5}{mark or ' '} {interval:>14} {passed:>6} "
             f"{tokens:>7} {cost:>9} {time:>7}".rstrip()
         )
     if any(mark for _, mark, *_ in rows):
@@ -191,14 +201,6 @@ def rank(run: Mapping[str, Any]) -> float:
     return -score["mean"] if score else 1.0
 
 
-def short(text: str, width: int) -> str:
-    """At most ``width`` characters, cut in the middle: ids differ at both ends."""
-    if len(text) <= width:
-        return text
-    head = (width - 1) // 2
-    return f"{text[:head]}…{text[head + 1 - width :]}"
-
-
 def _mark(run: Mapping[str, Any]) -> str:
     return "" if run["official"] else "*"
 
@@ -212,7 +214,7 @@ def _task_table(comparison: Comparison) -> Iterator[str]:
     yield f"{'task':{width}}  {'before':>7}  {'after':>7}  {'change':>7}  verdict"
     for task in rows:
         yield (
-            f"{short(task.task_id, width):{width}}  {formats.score(task.baseline):>7}  "
+            f"{formats.short(task.task_id, width):{width}}  {formats.score(task.baseline):>7}  "
             f"{formats.score(task.new):>7}  {formats.difference(task.difference):>7}  "
             f"{task.verdict}"
         )

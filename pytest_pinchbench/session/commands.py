@@ -9,14 +9,14 @@ import pytest
 
 from pytest_pinchbench.issues import PinchBenchError, SettingsError
 from pytest_pinchbench.settings import Settings
-from pytest_pinchbench.settings.resolve import resolve
+from pytest_pinchbench.settings.resolve import resolve_each
 
 
 def answer(config: pytest.Config) -> int | None:
     """Print what was asked for and give the exit code; None when tasks are to be run."""
     start = config.invocation_params.dir
     try:
-        settings = resolve(config, os.environ)
+        settings, *_ = resolve_each(config, os.environ).values()
         if settings.show_recipe:
             from pytest_pinchbench.session.fixtures import check_kinds
             from pytest_pinchbench.session.mode import choose_mode
@@ -63,11 +63,13 @@ def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
     directory, _ = merge_runs(paths, start / settings.results_dir)
     ended = Ended(directory, read_run_json(directory.path), settings, baselines)
     ended.write(say=print)
-    print("\n".join(ended.lines(str(directory.path))))
     # as of one run of all these tasks
     scores = [one["score"] for task in ended.summary["tasks"] for one in task["attempts"]]
     short = any(score is None or not reaches(score, settings.pass_mark) for score in scores)
-    return ended.exit_code(pytest.ExitCode.TESTS_FAILED if short else pytest.ExitCode.OK)
+    code = ended.exit_code(pytest.ExitCode.TESTS_FAILED if short else pytest.ExitCode.OK)
+    for line in [*ended.lines(str(directory.path)), ended.last_line(code)]:
+        print(line.text)
+    return code
 
 
 def _compare(settings: Settings, start: Path) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from probe import count, is_running, long_sleep, sh, timed_out_after
+from support.pythons import VERSIONS, find_python
 from support.waiting import wait_until
 
 from pytest_pinchbench.environments import EnvironmentSetup, Recipe, sandbox
@@ -21,23 +21,11 @@ from pytest_pinchbench.environments.sandbox import Exchange, ExecSandbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
-PYTHONS = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13"]
-
 
 class OtherPython(LocalSandbox):
     """On this machine, but with another Python, and with files moved as in a remote sandbox."""
 
     _transfer = ExecSandbox._transfer
-
-
-def find_python(version: str) -> str:
-    found = shutil.which(f"python{version}")
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
-    candidates = [found, *map(str, pyenv.glob(f"{version}.*/bin/python{version}"))]
-    for candidate in filter(None, candidates):
-        if subprocess.run([candidate, "-c", ""], capture_output=True).returncode == 0:
-            return candidate
-    pytest.skip(f"no Python {version} here")
 
 
 @pytest.fixture
@@ -59,7 +47,7 @@ def open_with(tmp_path: Path) -> Iterator[Callable[[str], LocalSandbox]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", PYTHONS)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_commands_run_under_every_python(
     open_with: Callable[[str], LocalSandbox], version: str
 ) -> None:
@@ -74,7 +62,7 @@ def test_commands_run_under_every_python(
     assert count(box, sleep) == 0
 
 
-@pytest.mark.parametrize("version", PYTHONS)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_files_move_under_every_python(
     open_with: Callable[[str], LocalSandbox], tmp_path: Path, version: str
 ) -> None:

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import secrets
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from support.pythons import VERSIONS, find_python
 
 from pytest_pinchbench.attempt.grading import archive
 
@@ -25,14 +25,6 @@ SOURCES = {
     for source in files("pytest_pinchbench.grader").iterdir()
     if source.name.endswith(".py")
 }
-VERSIONS = [(3, minor) for minor in range(8, 14)]
-
-
-def interpreter(version: tuple[int, int]) -> str | None:
-    name = "python{}.{}".format(*version)
-    for found in sorted(Path.home().glob(f".pyenv/versions/3.{version[1]}.*/bin/python")):
-        return str(found)
-    return shutil.which(name)
 
 
 def imported(source: str) -> Iterator[tuple[int, str]]:
@@ -82,10 +74,13 @@ def order(workspace: Path, checks: str, kind: str = "automated") -> bytes:
                 "expected_behavior": "e",
                 "grading_criteria": "c",
                 "judge_rubric": None,
+                "files": [],
+                "one_conversation": False,
             },
             "workspace": str(workspace),
             "transcript": [],
             "transcript_limit": 1000,
+            "judge_view": "full",
             # a port that nothing listens on
             "judge": {
                 "id": "j",
@@ -102,12 +97,10 @@ def order(workspace: Path, checks: str, kind: str = "automated") -> bytes:
     ).encode()
 
 
-@pytest.mark.parametrize("version", VERSIONS, ids="{0[0]}.{0[1]}".format)
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", ["automated", "hybrid"])
-def test_it_runs_on_every_python(tmp_path: Path, version: tuple[int, int], kind: str) -> None:
-    python = interpreter(version)
-    if python is None:
-        pytest.skip("no Python {}.{} here".format(*version))
+def test_it_runs_on_every_python(tmp_path: Path, version: str, kind: str) -> None:
+    python = find_python(version)
     (tmp_path / "grader.pyz").write_bytes(archive())
     checks = "def grade(transcript, workspace_path): return {'a': 0.5}"
     done = subprocess.run(

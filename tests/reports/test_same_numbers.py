@@ -41,7 +41,7 @@ def test_every_number_is_the_same_everywhere(tmp_path, seed):
         for task, some in scores.items()
         if all(one is not None and one == one for one in some)
     }
-    terminal = "\n".join(summary_lines(summary, "here"))
+    terminal = "\n".join(line.text for line in summary_lines(summary, "here"))
     markdown = (directory.path / "summary.md").read_text().replace("\\", "")
     page = (directory.path / "report.html").read_text()
     everywhere = {"terminal": terminal, "markdown": markdown, "page": page}
@@ -62,7 +62,7 @@ def test_every_number_is_the_same_everywhere(tmp_path, seed):
                 tasks = f"{len(scores)} task{'s' * (len(scores) != 1)}"
                 assert f"over the {len(valid)} valid of {tasks}: {number}, " in text
         assert f"<dd>{number}<small>" in page or f"<dd>{number}</dd>" in page
-        assert f" {number}" + (f" ({interval}) " if interval else " ") in headline(summary)
+        assert f" {number}" + (f" [{interval}] " if interval else " ") in headline(summary)
     else:
         assert score is None
     paid = [
@@ -78,13 +78,13 @@ def test_every_number_is_the_same_everywhere(tmp_path, seed):
         words = "unknown" if cost is None else f"${usd:,.{2 if usd >= 10 else 4}f}"
         for where, text in everywhere.items():
             assert words in text, where
-        assert f"total {words}" in headline(summary)
+        assert f" · {'cost ' * (cost is None)}{words}" in headline(summary)
     properties = suite_properties(summary)
     prefix = "" if summary["official"] else "reference_"
     assert properties.get(f"{prefix}mean_score") == (score and score["mean"])
     assert properties.get("total_cost_usd") == total["usd"]
     report = {}
-    add_scores(report, summary)
+    add_scores(report, {"": summary})
     for name, value in report["pinchbench"].items():
         assert name == "task_scores" or value == summary[name]
     assert report["pinchbench"]["task_scores"] == {

@@ -50,7 +50,9 @@ def test_the_interval_is_that_of_the_terminal():
     summary = summarize(records, {})
     assert tuple(summary["score"]["interval"]) == mean_interval([n / 9 for n in range(10)])
     low, high = summary["score"]["interval"]
-    (line,) = (one for one in summary_lines(summary, "here") if one.startswith("Mean score"))
+    (line,) = (
+        one.text for one in summary_lines(summary, "here") if one.text.startswith("Mean score")
+    )
     assert line == f"Mean score  0.500  (95 % interval {low:.3f} to {high:.3f})"
 
 
