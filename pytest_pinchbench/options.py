@@ -135,7 +135,7 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
                " \"cached\": 0.05}", metavar="JSON", yaml=(_M + "price",), field="model.price"),
         Option("relay", "agent", readers.choice("auto", "yes", "no"),
                "carry requests to the model through the relay: auto (where the kind of sandbox"
-               " can), yes or no", "no", "auto|yes|no", yaml=(_E + "relay",)),
+               " can), yes or no", "auto", "auto|yes|no", yaml=(_E + "relay",)),
         Option("model-patience", "", readers.number(),
                "seconds for which the relay repeats a request to a busy or broken endpoint", 120,
                "SECONDS", yaml=(_E + "model_patience_seconds",)),

@@ -102,7 +102,7 @@ class Settings:
     budget_usd: float | None = None
     task_max_requests: int | None = None
     # the relay
-    relay: str = "no"
+    relay: str = "auto"
     """``auto``, ``yes`` or ``no``."""
     model_patience: float = 120.0
     model_concurrency: int | None = None
