@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from support.records import make_run, record, result
@@ -23,7 +23,7 @@ from pytest_pinchbench.issues import (
     SandboxFailure,
 )
 from pytest_pinchbench.results.files import safe_name, write_json
-from pytest_pinchbench.results.records import user_properties
+from pytest_pinchbench.results.records import RunDescription, user_properties
 from pytest_pinchbench.results.run_directory import RunDirectory, read_record
 
 
@@ -294,7 +294,7 @@ def test_nothing_else_of_a_run_that_cannot_be_written_ends_in_a_traceback(tmp_pa
     with pytest.raises(ResultsUnwritable, match=r"cannot write .*file/task_00_hello/attempt-1: "):
         target.copy_from(source, source.read("task_00_hello", 1))
     with pytest.raises(ResultsUnwritable, match=r"run\.json: .*--pinchbench-results-dir"):
-        target.write_run({})
+        target.write_run(cast(RunDescription, {}))
 
 
 @pytest.mark.slow
