@@ -93,6 +93,9 @@ def _try(
         place = None
         try:
             context.before_agent(sandbox)
+            this.issues += context.find_missing(sandbox, task, kept is None)
+            if this.is_fatal:
+                return this
             if kept is None:
                 context.before_work(sandbox)
                 place = GradingPlace(context, task, sandbox)
@@ -209,7 +212,7 @@ def _grade(
                 check_timeout=settings.check_timeout,
                 transcript_limit=settings.transcript_limit,
                 judge_view=context.judge_view(task),
-                new_session=settings.new_session,
+                new_session=task.rules.begins_sessions(settings.new_session),
                 previous=this.grade,
             )
             wait = backoff(this.judge_retries, grade.retry_after)

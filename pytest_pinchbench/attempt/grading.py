@@ -178,7 +178,8 @@ def _ask_grader(
     """The grader's result, or None and why there is none."""
     nonce = secrets.token_hex(16)
     path = f"{sandbox.private_root}/{secrets.token_hex(16)}.pyz"
-    sandbox.write({path: archive()})
+    checks = order.get("task", {}).get("automated_checks") or ""
+    sandbox.write({path: archive(with_yaml="yaml" in checks)})
     done = sandbox.exec(
         [sandbox.python, "-I", "-S", path],
         stdin=json.dumps({"nonce": nonce, **order}).encode(),
@@ -198,15 +199,19 @@ def _ask_grader(
 
 
 @cache
-def archive() -> bytes:
+def archive(with_yaml: bool = False) -> bytes:
     """The grader as one zip file that Python runs, the same bytes every time.
 
-    Stored, not compressed: it is small, and the sandbox's Python need not have zlib.
+    ``with_yaml``: for checks that read YAML, PyYAML's pure-Python part is in its folder
+    ``checks``. Stored, not compressed: the sandbox's Python need not have zlib.
     """
     contents = {"__main__.py": b"from grader.main import main\n\nmain()\n"}
-    for source in files("pytest_pinchbench.grader").iterdir():
-        if source.name.endswith(".py"):
-            contents[f"grader/{source.name}"] = source.read_bytes()
+    folders = {"grader": "pytest_pinchbench.grader"}
+    folders |= {"checks/yaml": "yaml"} if with_yaml else {}
+    for folder, package in folders.items():
+        for source in files(package).iterdir():
+            if source.name.endswith(".py"):
+                contents[f"{folder}/{source.name}"] = source.read_bytes()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as pyz:
         for name, data in sorted(contents.items()):

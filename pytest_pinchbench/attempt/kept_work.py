@@ -15,7 +15,7 @@ from pytest_pinchbench.results.records import Record, agent_issues, issue_record
 from pytest_pinchbench.results.run_directory import RunDirectory
 
 RECORDING = "recording.jsonl.zst"
-_NOT_THE_AGENTS = ("sandbox", "work_missing")
+_NOT_THE_AGENTS = ("sandbox", "work_missing", "check_import", "prerequisite")
 
 
 @dataclass(frozen=True)

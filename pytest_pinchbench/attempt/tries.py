@@ -15,7 +15,7 @@ from pytest_pinchbench.harnesses import AgentRun
 from pytest_pinchbench.issues import Issue
 from pytest_pinchbench.results.records import GradedIn
 
-_PERMANENT = {"asset_missing", "judge_missing", "judge_settings"}
+_PERMANENT = {"asset_missing", "check_import", "judge_missing", "judge_settings", "prerequisite"}
 
 
 @dataclass

@@ -63,8 +63,13 @@ class DockerSandbox(ExecSandbox):
             return
         try:
             self._stop("everything", as_root=True)  # everything in the container is ours
-        except CommandLost:  # an agent that is root can have removed Python
-            self._pause()
+        except SandboxFailure:
+            if not self._lives():
+                raise
+            try:  # root without capabilities may not end another user's processes
+                self._stop("everything", as_root=False)
+            except SandboxFailure:  # an agent that is root can have removed Python
+                self._pause()
 
     def freeze(self) -> None:
         if not self._frozen:

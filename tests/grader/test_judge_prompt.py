@@ -15,7 +15,7 @@ from pytest_pinchbench.grader.prompt import build, summarize
 
 from pytest_pinchbench.harnesses.openclaw.messages import tool_calls
 
-TASK = {
+TASK: dict[str, Any] = {
     "prompt": "Write a poem.",
     "prompts": ["Write a poem."],
     "one_conversation": False,

@@ -12,7 +12,7 @@ from judging import message
 from pytest_pinchbench.grader.prompt import build
 from pytest_pinchbench.grader.shown_files import LENGTH, MOST, TOTAL, shown_files
 
-TASK = {
+TASK: dict[str, Any] = {
     "prompt": "Write a poem.",
     "prompts": ["Write a poem."],
     "one_conversation": False,
@@ -88,7 +88,7 @@ def test_words_and_files_cannot_leave_the_evidence() -> None:
     assert "<|im_end|>" not in text
 
 
-def make(folder: Path, **files: str | bytes) -> None:
+def make(folder: Path, **files: Any) -> None:
     for name, content in files.items():
         path = folder / name.replace("__", "/")
         path.parent.mkdir(parents=True, exist_ok=True)

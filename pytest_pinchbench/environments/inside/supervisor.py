@@ -410,15 +410,14 @@ def stop(which: str, supervisors: frozenset[int] = frozenset()) -> int:
     limit = time.monotonic() + KILL_PATIENCE
     while True:
         if which == "everything":
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(-1, signal.SIGKILL)  # in one go: no fork gets past it
             found = {pid: entry for pid, entry in processes().items() if entry.state != "Z"}
             found.pop(1, None)
             found.pop(os.getpid(), None)
-            killed = len(found)
         else:
             found = family(supervisors, which)
-            killed = kill_processes(found)
+        killed = kill_processes(found)
         if not found:
             return 0
         if not killed or time.monotonic() > limit:
