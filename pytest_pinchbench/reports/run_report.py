@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -49,8 +50,8 @@ class Ended:
         ]
         self.summary["gates"] = self.gates
 
-    def write(self, say: Callable[[str], None]) -> None:
-        """The files at the top of the run directory."""
+    def write(self, say: Callable[[str], None], results_dir: Path) -> None:
+        """The files that people open: of the run, of its attempts, of all runs there are."""
         write_files(
             self._directory,
             self.records,
@@ -58,6 +59,7 @@ class Ended:
             self.comparisons,
             baselines=self._baselines,
             say=say,
+            results_dir=results_dir,
         )
 
     def lines(

@@ -62,7 +62,7 @@ def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
     paths = [start / path for path in settings.merge]
     directory, _ = merge_runs(paths, start / settings.results_dir)
     ended = Ended(directory, read_run_json(directory.path), settings, baselines)
-    ended.write(say=print)
+    ended.write(print, start / settings.results_dir)
     # as of one run of all these tasks
     scores = [one["score"] for task in ended.summary["tasks"] for one in task["attempts"]]
     short = any(score is None or not reaches(score, settings.pass_mark) for score in scores)

@@ -104,7 +104,7 @@ class ReportHooks:
             return (yield)
         ended = self._results.ended
         session.exitstatus = ended.exit_code(int(session.exitstatus))
-        ended.write(self._run.say)
+        ended.write(self._run.say, self._run.results_dir)
         junit.add_suite_properties(self._config, ended.summary)
         result = yield
         # a plugin may have made a success of a session without tests (testmon)

@@ -163,6 +163,10 @@ class Run:
         """How long the run took, over all of its sessions; to be asked for when it has ended."""
         return round(self.seconds_before + time.monotonic() - self._began, 3)
 
+    @property
+    def results_dir(self) -> Path:
+        return self.config.invocation_params.dir / self.settings.results_dir
+
     def short(self, directory: RunDirectory) -> str:
         """Return a run directory's path from where pytest was started."""
         path, start = directory.path, self.config.invocation_params.dir
