@@ -25,8 +25,9 @@ def main() -> None:
     guard.close_to_neighbours()
     guard.volunteer_for_the_oom_killer()
     order = json.loads(sys.stdin.buffer.read())
-    # Neither this archive nor the agent's files are where the checks import from.
+    # Neither this program nor the agent's files are where the checks import from.
     sys.path[:] = [path for path in sys.path if path != sys.argv[0]]
+    sys.path.append(sys.argv[0] + "/checks")
     sys.argv[:] = ["automated_checks"]
     pid = os.getpid()
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 from . import prompt as prompts
 from .endpoint import Endpoint, EndpointError, ask
@@ -26,15 +26,19 @@ def ask_judge(
     *,
     timeout: float,
     transcript_limit: int,
+    files: Optional[List[Dict[str, Any]]] = None,
 ) -> Part:
-    """The judge's part of a grade. Without a usable answer it is FATAL: there is no score."""
+    """The judge's part of a grade. Without a usable answer it is FATAL: there is no score.
+
+    ``files``: see :func:`prompt.build`.
+    """
     started = time.monotonic()
     try:
         endpoint = _endpoint(spec)
     except EndpointError as error:
         return Part(None, {}, [issue("FATAL", error.code, str(error))], {}, 0.0)
     redactor = Redactor(endpoint.secrets())
-    prompt = prompts.build(task, transcript, transcript_limit)
+    prompt = prompts.build(task, transcript, transcript_limit, files)
     debug: Dict[str, Any] = {
         "model": endpoint.model,
         "protocol": endpoint.protocol,
@@ -42,6 +46,7 @@ def ask_judge(
         "timeout": timeout,
         "prompt_characters": len(prompt.text),
         "transcript_left_out": prompt.left_out,
+        "view": "reference" if files is None else "full",
     }
     try:
         if timeout <= 0:
@@ -62,7 +67,7 @@ def ask_judge(
         usage = usage_of({}, error.requests) if error.requests else None
         part = Part(None, {}, [problem], debug, 0.0, usage=usage)
     if not prompt.shows_work:
-        words = "the judge was shown nothing that the agent did: no tool call is in its transcript"
+        words = "the judge was shown nothing that the agent did: its transcript holds no tool call"
         part = part._replace(issues=[*part.issues, issue("WARNING", "judge_blind", words)])
     seconds = time.monotonic() - started
     debug["seconds"] = seconds

@@ -56,8 +56,12 @@ def grade(order: Mapping[str, Any]) -> Dict[str, Any]:
 
     if kind != "automated":
         from .judge import ask_judge
+        from .shown_files import shown_files
     sys.path[:] = [path for path in sys.path if path != sys.argv[0]]
 
+    files = None
+    if kind != "automated" and order["judge_view"] == "full":  # before a check can write any
+        files = shown_files(order["workspace"], task["files"])
     parts: Dict[str, Part] = {}
     if kind != "llm_judge":
         earlier = (order["previous"] or {}).get("automated")
@@ -78,6 +82,7 @@ def grade(order: Mapping[str, Any]) -> Dict[str, Any]:
             order["judge"],
             timeout=within(order["judge_timeout"]),
             transcript_limit=order["transcript_limit"],
+            files=files,
         )
     if kind == "hybrid":
         return _hybrid(parts, task["grading_weights"])

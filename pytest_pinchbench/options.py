@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 INSTALL_STRATEGIES = ("auto", "preinstalled", "install_if_missing", "install_always", "upload")
 PROTOCOLS = ("openai-chat", "openai-responses", "anthropic")
+JUDGE_VIEWS = ("reference", "full")
 BENCHMARK = "benchmarks.pinchbench"
 """The place in the YAML file that holds the fields which --pinchbench-params has, too."""
 
@@ -105,7 +106,8 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
     "model under test": (
         Option("model", "agent", readers.text,
                "model under test: its id, or the name of an entry of models in the YAML file"
-               " (also --model)", metavar="ID", env=("MODEL_NAME",), field="model.id"),
+               " (also --model; repeatable)", metavar="ID", env=("MODEL_NAME",), field="model.id",
+               several=True),
         Option("model-base-url", "", readers.model_url,
                "endpoint of the model (default: OpenClaw resolves the id: openrouter/...)",
                metavar="URL", env=("MODEL_BASE_URL",), yaml=(_M + "base_url",),
@@ -114,6 +116,9 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
                "API key of the model; prefer MODEL_API_KEY, which process lists do not show",
                metavar="KEY", env=("MODEL_API_KEY",), yaml=(_M + "api_key",), field="model.api_key",
                secret=True),
+        Option("model-api-key-env", "", readers.word,
+               "environment variable that holds the model's key", metavar="NAME",
+               yaml=(_M + "api_key_env",), field=""),
         Option("model-api-protocol", "agent", _PROTOCOL,
                "protocol of the endpoint: openai-chat, openai-responses or anthropic",
                "openai-chat", "PROTOCOL", yaml=(_M + "api_protocol",), field="model.api_protocol"),
@@ -153,6 +158,9 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
                "API key of the judge (default: the model's key); prefer JUDGE_MODEL_API_KEY",
                metavar="KEY", env=("JUDGE_MODEL_API_KEY",), yaml=(_J + "api_key",),
                field="judge.api_key", secret=True),
+        Option("judge-api-key-env", "", readers.word,
+               "environment variable that holds the judge's key", metavar="NAME",
+               yaml=(_J + "api_key_env",), field=""),
         Option("judge-api-protocol", "grading", _PROTOCOL,
                "protocol of the judge's endpoint (default: the model's protocol)",
                metavar="PROTOCOL", yaml=(_J + "api_protocol",), field="judge.api_protocol"),
@@ -164,6 +172,11 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
         Option("transcript-limit", "grading", readers.whole_number(1000),
                "characters of the transcript that the judge is shown", 60_000, "CHARACTERS",
                yaml=(_B + "transcript_limit",)),
+        Option("judge-view", "grading", readers.choice(*JUDGE_VIEWS),
+               "what the judge is shown: reference (messages, tool calls, 200 characters of their"
+               " results) or full (the agent's words and the workspace's text files, too)"
+               " (default: full for a suite with a manifest)", metavar="VIEW",
+               yaml=(_B + "judge_view",)),
     ),
     "sandbox": (
         Option("env", "agent", readers.text,
@@ -294,6 +307,11 @@ def add_options(parser: pytest.Parser) -> None:
     main.addoption(
         "--pinchbench", action="store_true", help="run PinchBench instead of the project's tests"
     )
+    main.addoption(
+        "--pinchbench-init",
+        action="store_true",
+        help="write a pinchbench.yaml with what the environment suggests, and run nothing",
+    )
     for option in OPTIONS:
         group = parser.getgroup(f"pinchbench-{option.group}", f"PinchBench: {option.group}")
         shape: dict[str, Any] = {"metavar": option.metavar}
@@ -318,5 +336,9 @@ def add_model_option(parser: pytest.Parser) -> None:
     """
     group = parser.getgroup("pinchbench")
     group.addoption(
-        "--model", dest="pinchbench_model", metavar="ID", help="short for --pinchbench-model"
+        "--model",
+        dest="pinchbench_model",
+        metavar="ID",
+        action="append",
+        help="short for --pinchbench-model",
     )

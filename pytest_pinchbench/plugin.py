@@ -5,6 +5,7 @@ Without ``--pinchbench`` only the options are registered, and nothing else happe
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 
 import pytest
@@ -31,6 +32,10 @@ def pytest_load_initial_conftests(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    if config.option.pinchbench_init:
+        from pytest_pinchbench.session.init import write_config
+
+        return write_config(config, os.environ)
     # an xdist worker has its settings from the controller, and may not be able to resolve any
     if _is_asked_for(config) and not hasattr(config, "workerinput"):
         from pytest_pinchbench.session.commands import answer

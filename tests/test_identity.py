@@ -46,6 +46,7 @@ OTHER = {
     "model": "other",
     "model-base-url": "http://other/v1",
     "model-api-key": "other-key",
+    "model-api-key-env": "OTHER_KEY",
     "model-api-protocol": "anthropic",
     "model-params": '{"temperature": 1}',
     "model-compat": '{"drop": ["store"]}',
@@ -61,10 +62,12 @@ OTHER = {
     "judge-model": "other",
     "judge-base-url": "http://other/v1",
     "judge-api-key": "other-key",
+    "judge-api-key-env": "OTHER_KEY",
     "judge-api-protocol": "anthropic",
     "judge-params": '{"temperature": 1}',
     "judge-timeout": "7",
     "transcript-limit": "7000",
+    "judge-view": "full",
     "env": "local",
     "recipe": "other-recipe.yaml",
     "image": "other",
@@ -124,9 +127,8 @@ def settings_with(pytester: pytest.Pytester) -> Callable[..., Settings]:
         given = {**BASE, **changes}
         if "compare-fail" in given:
             given["compare"] = "elsewhere"
-        return settings_of(
-            pytester, *(f"--pinchbench-{key}={value}" for key, value in given.items())
-        )
+        options = (f"--pinchbench-{key}={value}" for key, value in given.items())
+        return settings_of(pytester, *options, environ={"OTHER_KEY": "other-key"})
 
     return settings
 

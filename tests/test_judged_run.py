@@ -214,3 +214,31 @@ def test_the_judges_key_is_nowhere(pytester, project, judged, judge, monkeypatch
     for path in pytester.path.rglob("*"):
         if path.is_file():
             assert key.encode() not in path.read_bytes(), path
+
+
+def shown_to(judge):
+    return [json.dumps(request.body["messages"]) for request in judge.requests[1:]]
+
+
+@pytest.mark.slow
+def test_the_view_of_the_judge_is_the_suites_or_the_options(pytester, project, judged, judge):
+    project(
+        {"task_b": "echo Roses > poem.txt; echo Done so."}, task_b={"grading_type": "llm_judge"}
+    )
+    judged()
+    assert "judge_blind" in [issue["code"] for issue in record(pytester)["issues"]]
+    judged("--pinchbench-regrade=latest", "--pinchbench-judge-view=full")
+    reference, full = shown_to(judge)[:1] + shown_to(judge)[-1:]
+    for words in ("Done so.", "Roses"):
+        assert words not in reference
+        assert words in full
+    regraded = max((pytester.path / "pinchbench-results").rglob("result.json"), key=str)
+    again = json.loads(regraded.read_text())
+    assert again["issues"] == []
+    assert again["meta"]["benchmark"]["scoring"]["raw"]["debug"]["view"] == "full"
+    (pytester.path / "skill" / "tasks" / "manifest.yaml").write_text("tasks: [task_b]\n")
+    judged()
+    assert "Done so." in shown_to(judge)[-1]
+    runs = sorted((pytester.path / "pinchbench-results").rglob("run.json"))
+    views = [json.loads(path.read_text())["identity"]["judge_view"] for path in runs]
+    assert views == ["reference", "full", "full"]

@@ -84,8 +84,8 @@ def test_the_options_people_are_promised_are_there() -> None:
         judge-timeout env recipe image workspace-root keep-environment openclaw-version
         openclaw-install openclaw-binary skip-bootstrap new-session attempts retries
         timeout-multiplier evaluation-timeout model-check judge-check results-dir resume compare
-        fail-under pass-mark regrade keep-workspace transcript-limit check-timeout show-recipe
-        merge compare-fail budget-usd keep-going
+        fail-under pass-mark regrade keep-workspace transcript-limit judge-view check-timeout
+        show-recipe merge compare-fail budget-usd keep-going
     """
     assert set(promised.split()) <= {option.name for option in OPTIONS}
 
@@ -206,13 +206,6 @@ def test_native_toml_has_typed_values(resolve: Resolve, pytester: pytest.Pyteste
     assert resolve("-o", "pinchbench_limit=3").limit == 3
     pytester.makepyprojecttoml("[tool.pytest]\npinchbench_limit = true\n")
     assert "limit has to be a whole number, not True" in refused(resolve)
-
-
-def test_several_models_are_an_error(resolve: Resolve) -> None:
-    with pytest.raises(SettingsError) as refusal:
-        resolve("--pinchbench-model=a,b")
-    message = str(refusal.value)
-    assert "--pinchbench-model: cannot measure several models in one run: a,b." in message
 
 
 def test_a_misspelt_ini_value_is_an_error(resolve: Resolve, pytester: pytest.Pytester) -> None:

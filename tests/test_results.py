@@ -221,20 +221,20 @@ def kept(tmp_path, **changes):
 
 
 def test_a_conversation_with_line_separators_in_it_is_read_back(tmp_path):
-    directory, record = kept(tmp_path, grading_type="llm_judge")
-    work = kept_work(directory, record)
+    directory, record = kept(tmp_path)
+    work = kept_work(directory, record, reads_workspace=False)
     assert work.run.transcript == ({"said": "one line \u2028 two \x85 three \u2029 four"},)
-    assert work.archive is None  # a judge looks at no workspace
+    assert work.archive is None
 
 
 def test_work_that_is_not_whole_says_what_is_missing(tmp_path):
     directory, record = kept(tmp_path)
     with pytest.raises(WorkMissing, match=r"the workspace of .*task_a.* was not kept"):
         kept_work(directory, record)
-    directory, record = kept(tmp_path, grading_type="llm_judge")
+    directory, record = kept(tmp_path)
     (directory.attempt_dir("task_a", 1) / "transcript.jsonl").unlink()
     with pytest.raises(WorkMissing, match=r"task_a/attempt-1 is damaged: .*transcript\.jsonl"):
-        kept_work(directory, record)
+        kept_work(directory, record, reads_workspace=False)
     part: Any = {"task_id": "task_a", "attempt": 1, "grading_type": "automated"}
     with pytest.raises(WorkMissing, match="is damaged: KeyError: 'artifacts'"):
         kept_work(directory, part)

@@ -94,8 +94,6 @@ def test_a_task_has_a_module(pytester, suite):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--model", "y"], "cannot measure several models in one run: --model is given twice*"),
-        (["--pinchbench-model=y"], "cannot measure several models*"),
         (["--setup-only"], "cannot run tasks with --setup-only: *--setup-plan*"),
         (["-n", "1", "--dist=each"], "cannot run tasks with --dist each: *"),
     ],

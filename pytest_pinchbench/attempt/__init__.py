@@ -88,6 +88,9 @@ def _try(
             sandbox = context.open_sandbox(task)
         try:
             context.before_agent(sandbox)
+            this.issues += context.find_missing(sandbox, task, kept is None)
+            if this.is_fatal:
+                return this
             if kept is None:
                 context.before_work(sandbox)
                 with context.line(task, attempt, sandbox) as line:
@@ -179,6 +182,8 @@ def _grade(
                 timeout=deadline and max(deadline - time.monotonic(), 0.001),
                 check_timeout=settings.check_timeout,
                 transcript_limit=settings.transcript_limit,
+                judge_view=context.judge_view(task),
+                new_session=settings.new_session,
                 previous=this.grade,
             )
             wait = backoff(this.judge_retries, grade.retry_after)

@@ -6,16 +6,18 @@ import posixpath
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pytest_pinchbench.attempt.kept_work import read_recording
 from pytest_pinchbench.attempt.line import RelayedLine
+from pytest_pinchbench.attempt.needs import find_missing
 from pytest_pinchbench.environments import Environment, Sandbox
 from pytest_pinchbench.harnesses import DirectLine, Harness
+from pytest_pinchbench.issues import Issue
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.relay.client import STARTUP_LIMIT, WAITING_LIMIT, RelayClient
 from pytest_pinchbench.results.run_directory import RunDirectory
-from pytest_pinchbench.settings import ModelSpec, Settings
+from pytest_pinchbench.settings import JudgeView, ModelSpec, Settings
 from pytest_pinchbench.suite.task_file import Task
 
 _GRACE_S = 600.0  # a sandbox outlives its attempt's own deadlines by this, if we are killed
@@ -40,10 +42,31 @@ class AttemptContext:
     before_work: Callable[[Sandbox], None] = lambda sandbox: None
     """Called in each sandbox in which an agent will work (is it the run's sandbox and agent?)."""
     sleep: Callable[[float], None] = time.sleep
+    _has_all: set[str] = field(default_factory=set)
+    """Tasks whose sandbox has what they need."""
 
     def agent_timeout(self, task: Task) -> float:
         """Return the seconds that the agent has for a task."""
         return task.timeout_seconds * self.settings.timeout_multiplier
+
+    def judge_view(self, task: Task) -> JudgeView:
+        """Return what a judge is shown of the work on a task."""
+        return self.settings.judge_view or task.judge_view
+
+    def reads_workspace(self, task: Task) -> bool:
+        """Return whether the grade of a task depends on files."""
+        return task.grading_type != "llm_judge" or self.judge_view(task) == "full"
+
+    def find_missing(self, sandbox: Sandbox, task: Task, agent_runs: bool) -> list[Issue]:
+        """Look once for what a task needs in its sandboxes, which are all alike. See
+        :func:`pytest_pinchbench.attempt.needs.find_missing`.
+        """
+        if task.id in self._has_all:
+            return []
+        found = find_missing(sandbox, task, agent_runs=agent_runs)
+        if not found:
+            self._has_all.add(task.id)
+        return found
 
     def check_judge(self, task: Task) -> None:
         """Raise ``EnvironmentUnavailable`` where no sandbox can reach the task's judge."""

@@ -25,7 +25,7 @@ from pytest_pinchbench.redaction import Redactor
 
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Sandbox
-    from pytest_pinchbench.settings import ModelSpec
+    from pytest_pinchbench.settings import JudgeView, ModelSpec
     from pytest_pinchbench.suite.task_file import Task
 
 TRANSCRIPT_LIMIT = 60_000  # characters of the transcript that a judge is shown
@@ -77,14 +77,17 @@ def grade(
     timeout: float | None = None,
     check_timeout: float = 120.0,
     transcript_limit: int = TRANSCRIPT_LIMIT,
+    judge_view: JudgeView = "reference",
+    new_session: bool = False,
     previous: Grade | None = None,
 ) -> Grade:
     """Grade one attempt in its sandbox, after its agent has stopped.
 
     ``judge.base_url`` is the URL as seen from inside. ``judge_timeout`` bounds the judge's
     request, ``check_timeout`` the automated checks, ``timeout`` all of it together (seconds).
-    ``previous``: a grade whose judge failed; only the judge is asked again. Raises
-    ``SandboxFailure``; everything else that goes wrong is an issue of the grade.
+    ``new_session``: prompts that say so began a session. ``previous``: a grade whose judge
+    failed; only the judge is asked again. Raises ``SandboxFailure``; everything else that goes
+    wrong is an issue of the grade.
     """
     order = {
         "task": {
@@ -96,10 +99,13 @@ def grade(
             "expected_behavior": task.expected_behavior,
             "grading_criteria": task.grading_criteria,
             "judge_rubric": task.judge_rubric,
+            "one_conversation": len(task.prompts) > 1 and not new_session,
+            "files": [file.dest for file in task.workspace_files],
         },
         "workspace": workspace,
         "transcript": list(transcript),
         "transcript_limit": transcript_limit,
+        "judge_view": judge_view,
         "judge": judge and _spec(judge),
         "judge_timeout": judge_timeout,
         "check_timeout": check_timeout,
@@ -172,7 +178,8 @@ def _ask_grader(
     """The grader's result, or None and why there is none."""
     nonce = secrets.token_hex(16)
     path = f"{sandbox.private_root}/{secrets.token_hex(16)}.pyz"
-    sandbox.write({path: archive()})
+    checks = order.get("task", {}).get("automated_checks") or ""
+    sandbox.write({path: archive(with_yaml="yaml" in checks)})
     done = sandbox.exec(
         [sandbox.python, "-I", "-S", path],
         stdin=json.dumps({"nonce": nonce, **order}).encode(),
@@ -192,15 +199,19 @@ def _ask_grader(
 
 
 @cache
-def archive() -> bytes:
+def archive(with_yaml: bool = False) -> bytes:
     """The grader as one zip file that Python runs, the same bytes every time.
 
-    Stored, not compressed: it is small, and the sandbox's Python need not have zlib.
+    ``with_yaml``: for checks that read YAML, PyYAML's pure-Python part is in its folder
+    ``checks``. Stored, not compressed: the sandbox's Python need not have zlib.
     """
     contents = {"__main__.py": b"from grader.main import main\n\nmain()\n"}
-    for source in files("pytest_pinchbench.grader").iterdir():
-        if source.name.endswith(".py"):
-            contents[f"grader/{source.name}"] = source.read_bytes()
+    folders = {"grader": "pytest_pinchbench.grader"}
+    folders |= {"checks/yaml": "yaml"} if with_yaml else {}
+    for folder, package in folders.items():
+        for source in files(package).iterdir():
+            if source.name.endswith(".py"):
+                contents[f"{folder}/{source.name}"] = source.read_bytes()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as pyz:
         for name, data in sorted(contents.items()):

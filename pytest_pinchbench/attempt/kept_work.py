@@ -15,7 +15,7 @@ from pytest_pinchbench.results.records import Record, agent_issues, issue_record
 from pytest_pinchbench.results.run_directory import RunDirectory
 
 RECORDING = "recording.jsonl.zst"
-_NOT_THE_AGENTS = ("sandbox", "work_missing")
+_NOT_THE_AGENTS = ("sandbox", "work_missing", "check_import", "prerequisite")
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,21 @@ def read_recording(directory: RunDirectory, task_id: str, attempt: int) -> Recor
     return Recording(exchanges, path, Workspace(path).relative)
 
 
-def kept_work(directory: RunDirectory, record: Record) -> KeptWork | None:
+def kept_work(
+    directory: RunDirectory, record: Record, reads_workspace: bool = True
+) -> KeptWork | None:
     """What the agent of an attempt left; None where there is nothing to grade, since
-    there was no agent, or it failed. Raises ``WorkMissing`` where it is not whole.
+    there was no agent, or it failed. Raises ``WorkMissing`` where it is not whole; a grade
+    that ``reads_workspace`` needs that, too.
     """
     folder = directory.attempt_dir(record["task_id"], record["attempt"])
     try:
-        return _read(folder, record)
+        return _read(folder, record, reads_workspace)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise WorkMissing(f"{folder} is damaged: {type(error).__name__}: {error}") from None
 
 
-def _read(folder: Path, record: Any) -> KeptWork | None:
+def _read(folder: Path, record: Any, reads_workspace: bool) -> KeptWork | None:
     # untyped: a damaged file can lack anything
     artifacts = record["artifacts"]
     execution = artifacts["harness_execution"]
@@ -80,7 +83,7 @@ def _read(folder: Path, record: Any) -> KeptWork | None:
     if execution is None or any(issue.severity == "FATAL" for issue in issues):
         return None
     archive = None
-    if record["grading_type"] != "llm_judge":  # a judge reads no workspace
+    if reads_workspace:
         if artifacts["workspace"] is None:
             raise WorkMissing(f"the workspace of {folder} was not kept")
         archive = (folder / artifacts["workspace"]).read_bytes()

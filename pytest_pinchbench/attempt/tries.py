@@ -14,7 +14,7 @@ from pytest_pinchbench.attempt.workspace import Workspace
 from pytest_pinchbench.harnesses import AgentRun
 from pytest_pinchbench.issues import Issue
 
-_PERMANENT = {"asset_missing", "judge_missing", "judge_settings"}
+_PERMANENT = {"asset_missing", "check_import", "judge_missing", "judge_settings", "prerequisite"}
 
 
 @dataclass

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from pytest_pinchbench.reports.attempt_page import write_attempt_page
 from pytest_pinchbench.reports.html import report_html
-from pytest_pinchbench.reports.index_page import write_index
 from pytest_pinchbench.reports.markdown import summary_markdown, table_markdown
 from pytest_pinchbench.results.comparison import Comparison
 from pytest_pinchbench.results.files import write_atomically, write_json
@@ -25,10 +23,8 @@ def write_files(
     *,
     baselines: Sequence[Mapping[str, Any]] = (),
     say: Callable[[str], None] = lambda message: None,
-    results_dir: Path | None = None,
 ) -> None:
-    """Write ``summary.json``, ``summary.md``, ``report.html``, the page of each attempt, and of
-    all runs below ``results_dir``.
+    """Write ``summary.json``, ``summary.md``, ``report.html`` and the page of each attempt.
 
     A page that cannot be made is passed to ``say``, and fails alone: the run that it shows is
     paid for.
@@ -49,8 +45,13 @@ def write_files(
             for record in records
         ),
     ]
-    if results_dir is not None:
-        pages.append(("index.html", partial(write_index, results_dir)))
+    write_pages(pages, say)
+
+
+def write_pages(
+    pages: Iterable[tuple[str, Callable[[], object]]], say: Callable[[str], None]
+) -> None:
+    """Call what writes each page, by its name. A page that cannot be made fails alone."""
     for name, write in pages:
         try:
             write()

@@ -11,13 +11,20 @@ _FIELDS = (
 )
 
 
-def add_scores(json_report: dict[str, Any], summary: Mapping[str, Any]) -> None:
-    """Put ``pinchbench`` first in the report: the summary's head, and the mean of each task.
+def add_scores(json_report: dict[str, Any], runs: Mapping[str, Mapping[str, Any]]) -> None:
+    """Put ``pinchbench`` first in the report: the summary's head, and the mean of each task; of
+    several models, each by what it is called (``runs``: their summaries).
 
     Each test has its score among its ``user_properties`` already.
     """
-    scores = {task["task_id"]: task["mean"] for task in summary["tasks"]}
-    head = {**{name: summary[name] for name in _FIELDS}, "task_scores": scores}
+    heads = {
+        name: {
+            **{field: summary[field] for field in _FIELDS},
+            "task_scores": {task["task_id"]: task["mean"] for task in summary["tasks"]},
+        }
+        for name, summary in runs.items()
+    }
+    head = heads.get("", heads)
     others = dict(json_report)
     json_report.clear()
     json_report.update({"pinchbench": head, **others})

@@ -23,15 +23,17 @@ def is_written(config: pytest.Config) -> bool:
     return _xml(config) is not None
 
 
-def add_suite_properties(config: pytest.Config, summary: Mapping[str, Any]) -> None:
+def add_suite_properties(config: pytest.Config, summary: Mapping[str, Any], of: str = "") -> None:
     """To be called before pytest writes the file, in the process that writes it.
+
+    ``of``: what the model is called among several; it goes before the names.
 
     Where no JUnit XML is written this does nothing.
     """
     xml = _xml(config)
     if xml is not None:
         for name, value in suite_properties(summary).items():
-            xml.add_global_property(name, value)
+            xml.add_global_property(f"{of}.{name}" if of else name, value)
 
 
 def suite_properties(summary: Mapping[str, Any]) -> dict[str, Any]:

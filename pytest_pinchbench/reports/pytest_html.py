@@ -28,29 +28,27 @@ _COLUMNS = ("score", "category", "tokens", "cost")
 class HtmlReportHooks:
     """Fill a pytest-html report.
 
-    ``decided_record`` gives the record of the attempt whose outcome a report decides, or None;
-    ``summary`` the run's summary once the run has ended.
+    ``decided_record`` gives the run directory and the record of the attempt whose outcome a report
+    decides, or None; ``summaries`` the summary of each run once it has ended.
     """
 
     def __init__(
         self,
-        directory: RunDirectory,
-        decided_record: Callable[[pytest.TestReport], Record | None],
-        summary: Callable[[], Mapping[str, Any]],
+        decided_record: Callable[[pytest.TestReport], tuple[RunDirectory, Record] | None],
+        summaries: Callable[[], Mapping[str, Mapping[str, Any]]],
     ) -> None:
-        self._directory = directory
         self._decided_record = decided_record
-        self._summary = summary
+        self._summaries = summaries
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        record = self._decided_record(report)
-        if record is not None:
+        if found := self._decided_record(report):
             from pytest_html import extras
 
+            directory, record = found
             html = attempt_html(
                 record,
-                conversation(self._directory, record, CONVERSATION),
+                conversation(directory, record, CONVERSATION),
                 # the text of a failure shows them
                 criteria=not (report.when == "call" and report.failed),
             )
@@ -63,7 +61,7 @@ class HtmlReportHooks:
         prefix += [
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<style>{styles}</style>",
-            f"<p>{escape(headline(self._summary()))}</p>",
+            *(f"<p>{escape(headline(one))}</p>" for one in self._summaries().values()),
         ]
 
     def pytest_html_results_table_header(self, cells: list[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -50,8 +49,8 @@ class Ended:
         ]
         self.summary["gates"] = self.gates
 
-    def write(self, say: Callable[[str], None], results_dir: Path) -> None:
-        """The files that people open: of the run, of its attempts, of all runs there are."""
+    def write(self, say: Callable[[str], None]) -> None:
+        """The files that people open: of the run and of its attempts."""
         write_files(
             self._directory,
             self.records,
@@ -59,7 +58,6 @@ class Ended:
             self.comparisons,
             baselines=self._baselines,
             say=say,
-            results_dir=results_dir,
         )
 
     def lines(
@@ -85,10 +83,13 @@ class Ended:
             more += github.write_step_summary(self.summary, self.comparisons)
         return [*summary_lines(self.summary, where), *map(Line, more)]
 
-    def last_line(self, code: int) -> Line:
-        """The run in one line, with the address of its page; ``code`` is the exit code."""
+    def last_line(self, code: int, name: str = "") -> Line:
+        """The run in one line, with the address of its page; ``code`` is the exit code, ``name``
+        what its model is called among several.
+        """
         page = (self._directory.path / "report.html").resolve().as_uri()
-        line = f"PinchBench {text.verdict_line(self.summary)} · report: {page}"
+        verdict = text.verdict_line(self.summary)
+        line = " ".join(filter(None, ["PinchBench", name, f"{verdict} · report: {page}"]))
         return Line(printable(line), "green" if code == pytest.ExitCode.OK else "red")
 
     def exit_code(self, code: int) -> int:

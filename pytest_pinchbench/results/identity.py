@@ -22,6 +22,7 @@ from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.options import OPTIONS, Option
 from pytest_pinchbench.settings import Settings
 from pytest_pinchbench.suite.load import suite_digest
+from pytest_pinchbench.suite.task_file import suite_judge_view
 
 Identity = dict[str, Any]
 
@@ -58,6 +59,8 @@ def identity_of(settings: Settings, suite_roots: Sequence[Path]) -> Identity:
         **{option.key: _value(option, settings) for option in _COUNTED},
         **dict(_of_recipe(settings.recipe)),
         **{f"harness_settings.{name}": one for name, one in settings.harness_settings.items()},
+        "judge_view": settings.judge_view
+        or " and ".join(sorted({suite_judge_view(root) for root in suite_roots})),
         "suite": sorted(suite_digest(root) for root in suite_roots),
         "grader": _grader_digest(),
         "pytest-pinchbench": ".".join(version("pytest-pinchbench").split(".")[:2]),

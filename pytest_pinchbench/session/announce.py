@@ -5,38 +5,45 @@ from __future__ import annotations
 import os
 
 from pytest_pinchbench.reports import formats
-from pytest_pinchbench.session.run import Run
+from pytest_pinchbench.session.run import Run, Runs
 
 
-def header(run: Run) -> list[str]:
+def header(runs: Runs) -> list[str]:
+    return list(dict.fromkeys(line for run in runs.all for line in _header(run)))
+
+
+def _header(run: Run) -> list[str]:
     settings, recipe = run.settings, run.settings.recipe
     image = f", image {recipe.image}" if recipe.image else ""
     lines = [f"pinchbench: model {run.model_id}, environment {recipe.environment}{image}"]
     if settings.judge is not None:
         lines.append(f"pinchbench: judge {settings.judge.id}")
     if run.directory is not None:
-        lines.append(f"pinchbench: results in {run.short(run.directory)}")
+        lines.append(f"pinchbench: results in {run.short(run.directory.path)}")
     return [run.redactor.text(line) for line in lines]
 
 
-def notes(run: Run) -> list[str]:
+def notes(runs: Runs) -> list[str]:
     """Return what the user should know before the first task."""
     lines = [
-        *run.settings.warnings,
-        *run.mode.notes(run.selected, run.short),
-        *(warning for task in run.suites.tasks().values() for warning in task.warnings),
-        *_judge_missing(run),
-        *_machine_too_small(run),
+        line
+        for run in runs.all
+        for line in (
+            *run.settings.warnings,
+            *run.mode.notes(run.selected, run.short),
+            *(warning for task in run.suites.tasks().values() for warning in task.warnings),
+            *_judge_missing(run),
+            *_machine_too_small(run),
+        )
     ]
-    return [run.redactor.text(line) for line in lines]
+    return [runs.first.redactor.text(line) for line in dict.fromkeys(lines)]
 
 
-def hints(run: Run) -> list[str]:
-    """Return how to go on with a run that has no official mean."""
+def hints(run: Run, where: str) -> list[str]:
+    """Return how to go on with a run that has no official mean, from the directory ``where``."""
     assert run.directory is not None
     if run.settings.replay:
         return [replayed(run)]
-    where = run.short(run.directory)
     lines = [f"To go on    the same command with --pinchbench-resume {where}"]
     if run.directory.has_ended("sanity"):
         lines.append(f"{'':12}--pinchbench-keep-going, or the sanity task stops it again")

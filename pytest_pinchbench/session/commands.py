@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pytest_pinchbench.issues import PinchBenchError, SettingsError
 from pytest_pinchbench.settings import Settings
-from pytest_pinchbench.settings.resolve import resolve
+from pytest_pinchbench.settings.resolve import resolve_each
 
 
 def answer(config: pytest.Config) -> int | None:
     """Print what was asked for and give the exit code; None when tasks are to be run."""
     start = config.invocation_params.dir
     try:
-        settings = resolve(config, os.environ)
+        settings, *_ = resolve_each(config, os.environ).values()
         if settings.show_recipe:
             from pytest_pinchbench.session.fixtures import check_kinds
             from pytest_pinchbench.session.mode import choose_mode
@@ -48,6 +49,8 @@ def _only_compares(settings: Settings) -> bool:
 
 
 def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
+    from pytest_pinchbench.reports.files import write_pages
+    from pytest_pinchbench.reports.index_page import write_index
     from pytest_pinchbench.reports.run_report import Ended
     from pytest_pinchbench.results.earlier_runs import merge_runs, read_run_json
     from pytest_pinchbench.results.gates import reaches
@@ -62,7 +65,9 @@ def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
     paths = [start / path for path in settings.merge]
     directory, _ = merge_runs(paths, start / settings.results_dir)
     ended = Ended(directory, read_run_json(directory.path), settings, baselines)
-    ended.write(print, start / settings.results_dir)
+    ended.write(print)
+    index = partial(write_index, start / settings.results_dir)
+    write_pages([("index.html", index)], print)
     # as of one run of all these tasks
     scores = [one["score"] for task in ended.summary["tasks"] for one in task["attempts"]]
     short = any(score is None or not reaches(score, settings.pass_mark) for score in scores)

@@ -14,7 +14,7 @@ from pytest_pinchbench.issues import AttemptInvalid
 from pytest_pinchbench.reports.terminal import why_invalid
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.session.items import TaskItem
-from pytest_pinchbench.session.run import RUN, Run
+from pytest_pinchbench.session.run import RUNS, Run
 from pytest_pinchbench.session.runner import Runner
 
 if TYPE_CHECKING:
@@ -26,9 +26,16 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def pinchbench_settings(pytestconfig: pytest.Config) -> Settings:
+def pinchbench_run(request: pytest.FixtureRequest) -> Run:
+    """The run of one model: among several models, an item has its own as a parameter."""
+    run: Run = getattr(request, "param", None) or request.config.stash[RUNS].first
+    return run
+
+
+@pytest.fixture(scope="session")
+def pinchbench_settings(pinchbench_run: Run) -> Settings:
     """Everything this run was asked for."""
-    return pytestconfig.stash[RUN].settings
+    return pinchbench_run.settings
 
 
 @pytest.fixture
@@ -39,17 +46,15 @@ def pinchbench_task(request: pytest.FixtureRequest) -> Task:
 
 
 @pytest.fixture(scope="session")
-def pinchbench_environment(
-    pytestconfig: pytest.Config, pinchbench_settings: Settings
-) -> Environment:
+def pinchbench_environment(pinchbench_run: Run, pinchbench_settings: Settings) -> Environment:
     """What opens a fresh sandbox for every attempt (an ``Environment``)."""
-    return make_environment(pytestconfig.stash[RUN], pinchbench_settings)
+    return make_environment(pinchbench_run, pinchbench_settings)
 
 
 @pytest.fixture(scope="session")
-def pinchbench_harness(pytestconfig: pytest.Config, pinchbench_settings: Settings) -> Harness:
+def pinchbench_harness(pinchbench_run: Run, pinchbench_settings: Settings) -> Harness:
     """What runs the agent (a ``Harness``)."""
-    return _make_harness(pytestconfig.stash[RUN], pinchbench_settings)
+    return _make_harness(pinchbench_run, pinchbench_settings)
 
 
 @pytest.fixture(scope="session")
@@ -61,6 +66,7 @@ def pinchbench_judge(pinchbench_settings: Settings) -> ModelSpec | None:
 @pytest.fixture
 def pinchbench_result(
     request: pytest.FixtureRequest,
+    pinchbench_run: Run,
     pinchbench_settings: Settings,
     pinchbench_task: Task,
     pinchbench_environment: Environment,
@@ -68,7 +74,7 @@ def pinchbench_result(
     pinchbench_judge: ModelSpec | None,
 ) -> Record:
     """Runs the attempt and gives its record; an attempt without a score is an error here."""
-    item, run = request.node, request.config.stash[RUN]
+    item, run = request.node, pinchbench_run
     assert isinstance(item, TaskItem)
     context = AttemptContext(
         settings=pinchbench_settings,

@@ -16,7 +16,7 @@ from pytest_pinchbench.reports import formats
 from pytest_pinchbench.session import announce, neighbours
 from pytest_pinchbench.session.items import SuiteDirectory, TaskItem
 from pytest_pinchbench.session.progress import Progress
-from pytest_pinchbench.session.run import Run
+from pytest_pinchbench.session.run import Runs
 from pytest_pinchbench.suite.load import is_suite_folder
 
 _Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
@@ -25,8 +25,8 @@ _Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
 class CollectionHooks:
     """In every process: task files become items, and nothing else does."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
+    def __init__(self, runs: Runs) -> None:
+        self._redactor = runs.first.redactor
 
     def pytest_collect_directory(
         self, path: Path, parent: pytest.Collector
@@ -46,17 +46,17 @@ class CollectionHooks:
             return report
         if call.excinfo is not None and isinstance(call.excinfo.value, AttemptInvalid):
             report.longrepr = call.excinfo.getrepr(style="value")
-        return _without_secrets(report, self.run.redactor)
+        return _without_secrets(report, self._redactor)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_make_collect_report(
         self,
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        return _without_secrets((yield), self.run.redactor)
+        return _without_secrets((yield), self._redactor)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_internalerror(self, excrepr: object) -> None:
-        _redacted(excrepr, self.run.redactor)
+        _redacted(excrepr, self._redactor)
 
 
 def _without_secrets(report: _Report, redactor: Redactor) -> _Report:
@@ -89,25 +89,25 @@ def _redacted(value: Any, redactor: Redactor) -> Any:
 class ControllerHooks:
     """In the process that talks to the user: what is said."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+        self._is_run = runs.first.directory is not None
         self._progress: Progress | None = None
 
     def pytest_report_header(self) -> list[str]:
-        return announce.header(self.run)
+        return announce.header(self._runs)
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        if self.run.directory is None:
-            return []
-        return [f"pinchbench: {note}" for note in announce.notes(self.run)]
+        notes = announce.notes(self._runs) if self._is_run else []
+        return [f"pinchbench: {note}" for note in notes]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         reporter = neighbours.terminal_reporter(session.config)
-        if self.run.directory is None:
+        if not self._is_run:
             return (yield)
         if reporter is not None:
-            self._progress = Progress(reporter, total=lambda: self.run.to_run)
+            self._progress = Progress(reporter, total=lambda: self._runs.to_run)
             self._progress.start()
         try:
             return (yield)
@@ -129,7 +129,7 @@ class ControllerHooks:
             (name, _JsonMapping(value) if isinstance(value, dict) else value)
             for name, value in report.user_properties
         ]
-        self.run.note_report(report)
+        self._runs.note_report(report)
         if self._progress is not None and report.when == "setup":
             properties: dict[str, Any] = dict(report.user_properties)
             self._progress.scored(properties.get("score"), properties.get("total_cost_usd"))
@@ -150,26 +150,28 @@ class ControllerHooks:
         return report.outcome, letter, f"{word} {formats.score(properties['score'])}"
 
     def pytest_unconfigure(self) -> None:
-        if self.run.directory is not None:
-            self.run.directory.finish()
-            self.run.directory.remove_if_empty()
+        for run in self._runs.all:
+            if run.directory is not None:
+                run.directory.finish()
+                run.directory.remove_if_empty()
 
 
 class XdistHooks:
     """In the controller of a run with ``-n``: what workers are given and what they found."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
 
     def pytest_configure_node(self, node: Any) -> None:
-        node.workerinput["pinchbench"] = self.run.for_worker()
+        node.workerinput["pinchbench"] = self._runs.for_worker()
 
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        self.run.to_run = len(ids)
-        if not self.run.selected and self.run.directory is not None:
-            self.run.select(self.run.directory.shared("chosen"))
-            for note in announce.notes(self.run):
-                self.run.say(note)
+        self._runs.to_run = len(ids)
+        first = self._runs.first
+        if not any(run.selected for run in self._runs.all) and first.directory is not None:
+            self._runs.select(first.directory.shared("chosen"))
+            for note in announce.notes(self._runs):
+                first.say(note)
 
 
 class _JsonMapping(dict[str, Any]):

@@ -10,14 +10,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.scope import Scope  # pytest has no public name for it
 
 from pytest_pinchbench.issues import SuiteError
 from pytest_pinchbench.session import neighbours
 from pytest_pinchbench.session.node_ids import file_id
-from pytest_pinchbench.session.run import RUN
+from pytest_pinchbench.session.run import RUNS
 
 if TYPE_CHECKING:
     from pytest_pinchbench.results.records import Record
+    from pytest_pinchbench.session.run import Run
     from pytest_pinchbench.suite.task_file import Task
 
 # Markers that pytest or a common plugin acts on: a category of that name must not set them off.
@@ -34,9 +36,8 @@ class SuiteDirectory(pytest.Directory):
     """The ``tasks`` folder of a skill checkout: the selected tasks, in the selected order."""
 
     def collect(self) -> Iterable[pytest.Collector]:
-        run = self.config.stash[RUN]
         try:
-            selected, broken = run.suites.selected(self.path.parent)
+            selected, broken = self.config.stash[RUNS].first.suites.selected(self.path.parent)
         except SuiteError as error:
             raise self.CollectError(str(error)) from None
         for problem in broken:
@@ -71,11 +72,11 @@ class SuiteDirectory(pytest.Directory):
         )
 
     def _file_id(self, path: Path) -> str:
-        return file_id(path, self.config.rootpath, self.config.stash[RUN].settings.skill_dir)
+        return file_id(path, self.config.rootpath, self.config.stash[RUNS].first.settings.skill_dir)
 
 
 class TaskFile(pytest.Module):
-    """One task file; an item for each attempt.
+    """One task file; an item for each attempt of each model, side by side.
 
     A module, as conftest.py files and plugins expect of a test's file; the one function in it is
     the body of every item.
@@ -101,21 +102,21 @@ class TaskFile(pytest.Module):
             if hasattr(function, "callspec")
         )
 
-    @property
-    def pinchbench_attempts(self) -> int:
-        return self.config.stash[RUN].settings.attempts
-
-    def collect(self) -> Iterator[TaskItem]:
-        attempts = self.pinchbench_attempts
-        for attempt in range(1, attempts + 1):
-            suffix = f"[{attempt}]" if attempts > 1 else ""
-            yield TaskItem.from_parent(
+    def collect(self) -> list[TaskItem]:
+        runs = self.config.stash[RUNS].all
+        return [
+            TaskItem.from_parent(
                 self,
-                name=f"{self.pinchbench_task.id}{suffix}",
+                name=f"{self.pinchbench_task.id}{run.suffix(attempt)}",
                 callobj=check_pass_mark,
                 task=self.pinchbench_task,
                 attempt=attempt,
+                run=run,
             )
+            for attempt in range(1, max(run.settings.attempts for run in runs) + 1)
+            for run in runs
+            if attempt <= run.settings.attempts
+        ]
 
 
 class BrokenTaskFile(pytest.File):
@@ -136,8 +137,11 @@ class TaskItem(pytest.Function):
     invalid attempt is an error and a score below the pass mark a failure, in pytest's terms.
     """
 
-    def __init__(self, *, task: Task, attempt: int, **kwargs: Any) -> None:
+    def __init__(self, *, task: Task, attempt: int, run: Run, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.run = run
+        if run.name:
+            self.callspec: Any = _ModelParameter(run)
         if hasattr(pytest.Item, "id"):
             # pytest 9.2 compares ids (--lf, --sw) with those it has read back from its cache
             self._id: Any = type(self._id).parse(self.nodeid)
@@ -150,7 +154,10 @@ class TaskItem(pytest.Function):
             hook.pytest_ignore_collect(collection_path=self.path, config=self.config)
         )
         """Whether a plugin or a conftest.py leaves the task's file out."""
-        for name, what in ((task.category, "category"), (task.grading_type, "grading type")):
+        marks = {task.category: "category", task.grading_type: "grading type", run.name: "model"}
+        for name, what in marks.items():
+            if what == "model" and not name:
+                continue
             marker = marker_name(name)
             self.config.addinivalue_line("markers", f"{marker}: a PinchBench {what}")
             self.add_marker(marker)
@@ -168,6 +175,19 @@ class TaskItem(pytest.Function):
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, 0, self.name
+
+
+class _ModelParameter:
+    """What pytest asks an item for about parameters, for the fixture ``pinchbench_run``.
+
+    The same index in every item: pytest does not sort the items by their models.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.id = run.name
+        self.params = {"pinchbench_run": run}
+        self.indices = {"pinchbench_run": 0}
+        self._arg2scope = {"pinchbench_run": Scope.Session}
 
 
 def _leave_foreign_fixtures_out(item: pytest.Function) -> set[str]:
@@ -194,13 +214,13 @@ def marker_name(text: str) -> str:
     return f"pinchbench_{name}" if name in _TAKEN or not name else name
 
 
-def check_pass_mark(pinchbench_result: Record, request: pytest.FixtureRequest) -> None:
+def check_pass_mark(pinchbench_result: Record, pinchbench_run: Run) -> None:
     """The body of every item: its score against the pass mark."""
     from pytest_pinchbench.reports.terminal import shortfall
     from pytest_pinchbench.results.gates import reaches
 
-    run = request.config.stash[RUN]
+    pass_mark = pinchbench_run.settings.pass_mark
     score = pinchbench_result["metrics"]["score"]
     assert score is not None, "pinchbench_result has failed for an invalid attempt"
-    if not reaches(score, run.settings.pass_mark):
-        pytest.fail(shortfall(pinchbench_result, run.settings.pass_mark), pytrace=False)
+    if not reaches(score, pass_mark):
+        pytest.fail(shortfall(pinchbench_result, pass_mark), pytrace=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from pytest_pinchbench.results.earlier_runs import (
     read_run_json,
     refuse_damaged,
 )
+from pytest_pinchbench.results.group import find_group, read_group
 from pytest_pinchbench.results.identity import check_same_experiment, regraded
 from pytest_pinchbench.results.records import Record, RunDescription
 from pytest_pinchbench.results.run_directory import RunDirectory
@@ -91,7 +92,7 @@ class Fresh:
         """Return whether the attempt can be made in this run."""
         return True
 
-    def notes(self, selected: Sequence[Key], shown: Callable[[RunDirectory], str]) -> list[str]:
+    def notes(self, selected: Sequence[Key], shown: Callable[[Path], str]) -> list[str]:
         """Return what the user should know before the first task."""
         return []
 
@@ -107,7 +108,7 @@ class Fresh:
         invalid = directory.read(task.id, attempt)
         if invalid is not None:
             with contextlib.suppress(WorkMissing):
-                kept = kept_work(directory, invalid)
+                kept = kept_work(directory, invalid, context.reads_workspace(task))
             earlier = previous_attempts(invalid, work_reused=kept is not None)
         if kept is None:
             context.harness.prepare(context.environment)
@@ -143,8 +144,8 @@ class Regrade(Fresh):
     def has_work_for(self, key: Key) -> bool:
         return self._source.read(*key) is not None
 
-    def notes(self, selected: Sequence[Key], shown: Callable[[RunDirectory], str]) -> list[str]:
-        where = shown(self._source)
+    def notes(self, selected: Sequence[Key], shown: Callable[[Path], str]) -> list[str]:
+        where = shown(self._source.path)
         return [f"regrading {where}: the work of its agents is graded again, none runs"]
 
     def attempt(
@@ -153,7 +154,7 @@ class Regrade(Fresh):
         found = self._source.read(task.id, attempt)
         assert found is not None  # see has_work_for
         try:
-            kept = kept_work(self._source, found)
+            kept = kept_work(self._source, found, context.reads_workspace(task))
         except WorkMissing as error:
             found = not_regraded(found, str(error))
             kept = None
@@ -198,12 +199,12 @@ class Resume(Fresh):
         earlier = read_run_json(self._directory.path)["selected"]
         return [(one["task_id"], one["attempt"]) for one in earlier]
 
-    def notes(self, selected: Sequence[Key], shown: Callable[[RunDirectory], str]) -> list[str]:
+    def notes(self, selected: Sequence[Key], shown: Callable[[Path], str]) -> list[str]:
         records = [self._directory.read(*key) for key in selected]
         valid = sum(record is not None and record["status"] == "scored" for record in records)
         return [
             *super().notes(selected, shown),
-            f"resuming {shown(self._directory)}: {valid} of "
+            f"resuming {shown(self._directory.path)}: {valid} of "
             f"{formats.counted(len(selected), 'attempt')} "
             f"{'has' if len(selected) == 1 else 'have'} a valid result, which is kept",
             *(
@@ -237,21 +238,35 @@ class Replay(Fresh):
         )
         return replace(settings, model=model, relay="yes", model_check=False)
 
-    def notes(self, selected: Sequence[Key], shown: Callable[[RunDirectory], str]) -> list[str]:
+    def notes(self, selected: Sequence[Key], shown: Callable[[Path], str]) -> list[str]:
         return [f"replaying {self.earlier}: answers come from its recording, none from a model"]
 
 
-def find_earlier_runs(settings: Settings, start: Path) -> Settings:
-    """Replace the names of the runs to resume and to regrade by their paths. Raises
-    ``PinchBenchError``.
+def find_earlier_runs(
+    models: Mapping[str, Settings], start: Path
+) -> tuple[dict[str, Settings], Path | None]:
+    """Replace the names of the runs to go on from by their paths, in the settings of each model.
+
+    Among several models an option names a group, and each model goes on from its own run in it;
+    the group to resume is returned, too. Raises ``PinchBenchError``.
     """
-    if settings.regrade is not None:
-        settings = replace(settings, regrade=str(find_run(settings.regrade, settings, start)))
-    if settings.replay is not None:
-        settings = replace(settings, replay=str(find_run(settings.replay, settings, start)))
-    if settings.resume is not None:
-        settings = replace(settings, resume=str(find_run(settings.resume, settings, start)))
-    return settings
+    found: dict[str, Settings] = dict(models)
+    group = None
+    for option in ("regrade", "replay", "resume"):  # latest is not the run that is resumed
+        first = next(iter(found.values()))
+        named = getattr(first, option)
+        if named is None:
+            continue
+        if len(found) > 1:
+            group = find_group(named, list(found), start, first.results_dir)
+            paths = {one.name: one.path for one in read_group(group)}
+        else:
+            paths = {name: find_run(named, first, start) for name in found}
+        found = {
+            name: replace(settings, **{option: str(paths[name])})  # type: ignore[arg-type]
+            for name, settings in found.items()
+        }
+    return found, group if named is not None else None
 
 
 def choose_mode(settings: Settings) -> Fresh:

@@ -1,4 +1,7 @@
-"""Node ids of tasks: ``tasks/task_01_calendar.md::task_01_calendar``, ``[2]`` for attempt 2."""
+"""Node ids of tasks: ``tasks/task_01_calendar.md::task_01_calendar``, ``[2]`` for attempt 2.
+
+With several models ``[a]`` for model a, ``[a-2]`` for its second attempt.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ from pathlib import Path
 
 from pytest_pinchbench.issues import printable
 
-_NODE_ID = re.compile(r"::(?P<task>[^:\[]+)(?:\[(?P<attempt>\d+)\])?$")
+_NODE_ID = re.compile(r"::(?P<task>[^:\[]+)(?P<suffix>\[.*\])?$")
 
 
-def parse_node_id(node_id: str) -> tuple[str, int] | None:
-    """Return (task id, attempt) of an item's node id, None for another item's."""
+def split_node_id(node_id: str) -> tuple[str, str] | None:
+    """Return the task id and the ``[...]`` behind it, None for an id of another shape."""
     match = _NODE_ID.search(node_id)
-    return (match["task"], int(match["attempt"] or 1)) if match else None
+    return (match["task"], match["suffix"] or "") if match else None
 
 
 def file_id(task_file: Path, rootdir: Path, skill_dir: Path | None) -> str:

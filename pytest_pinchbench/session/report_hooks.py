@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,9 @@ import pytest
 
 from pytest_pinchbench.reports import junit
 from pytest_pinchbench.reports.conversation import conversation
+from pytest_pinchbench.reports.files import write_pages
+from pytest_pinchbench.reports.group import report_group
+from pytest_pinchbench.reports.index_page import write_index
 from pytest_pinchbench.reports.json_report import add_scores
 from pytest_pinchbench.reports.run_report import Ended
 from pytest_pinchbench.reports.terminal import Line
@@ -19,140 +22,160 @@ from pytest_pinchbench.results.records import Record
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import Summary
 from pytest_pinchbench.session import announce, neighbours
-from pytest_pinchbench.session.node_ids import parse_node_id
 
 if TYPE_CHECKING:
-    from pytest_pinchbench.session.run import Run
+    from pytest_pinchbench.session.run import Run, Runs
 
 
-def register(config: pytest.Config, run: Run) -> None:
+def register(config: pytest.Config, runs: Runs) -> None:
     """To be called before the run's own hooks are registered: what is registered later is
     called earlier, and these lines stand below the run's summary.
     """
-    hooks = ReportHooks(config, run)
+    hooks = ReportHooks(config, runs)
     config.pluginmanager.register(hooks, "pinchbench-reports")
     config.pluginmanager.register(_StatsKept(), "pinchbench-stats")
-    if run.directory is not None and getattr(config.option, "htmlpath", None):
+    if runs.first.directory is not None and getattr(config.option, "htmlpath", None):
         from pytest_pinchbench.reports.pytest_html import HtmlReportHooks
 
-        decided = partial(decided_record, run.directory)
-        html = HtmlReportHooks(run.directory, decided, hooks.summary)
+        html = HtmlReportHooks(partial(decided_record, runs), hooks.summaries)
         config.pluginmanager.register(html, "pinchbench-pytest-html")
 
 
-def decided_record(directory: RunDirectory, report: pytest.TestReport) -> Record | None:
-    """The record of the test whose outcome this report decides; None for its other reports."""
+def decided_record(runs: Runs, report: pytest.TestReport) -> tuple[RunDirectory, Record] | None:
+    """The record of the test whose outcome this report decides, and where it is; None for its
+    other reports.
+    """
     if report.when == "teardown" or (report.when == "setup" and report.passed):
         return None
-    key = parse_node_id(report.nodeid)
-    return directory.read(*key) if key else None
+    run, key = runs.find(report.nodeid) or (None, ("", 0))
+    if run is None or run.directory is None:
+        return None
+    record = run.directory.read(*key)
+    return (run.directory, record) if record else None
 
 
 class _Results:
-    """What the run came to, once it has ended.
+    """What the runs came to, once they have ended.
 
     Not in the plugin itself: pytest looks at every attribute of a plugin for fixtures, at the
     start of the session, and would have this worked out then.
     """
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
 
     @cached_property
-    def ended(self) -> Ended:
-        run = self._run
-        assert run.directory is not None
-        description = json.loads((run.directory.path / "run.json").read_bytes())
-        return Ended(
-            run.directory,
-            description,
-            run.settings,
-            run.baselines,
-            run.wall_seconds,
-            run.troubles,
-        )
+    def ended(self) -> list[tuple[Run, Ended]]:
+        return [(run, _ended(run)) for run in self._runs.all if run.is_recorded]
+
+
+def _ended(run: Run) -> Ended:
+    assert run.directory is not None
+    description = json.loads((run.directory.path / "run.json").read_bytes())
+    return Ended(
+        run.directory, description, run.settings, run.baselines, run.wall_seconds, run.troubles
+    )
 
 
 class ReportHooks:
-    def __init__(self, config: pytest.Config, run: Run) -> None:
+    def __init__(self, config: pytest.Config, runs: Runs) -> None:
         self._config = config
-        self._run = run
-        self._results = _Results(run)
+        self._runs = runs
+        self._redactor = runs.first.redactor
+        self._results = _Results(runs)
         self._shown = False
-        self._exit_code = 0
+        self._code = 0
 
-    def summary(self) -> Summary:
-        """That of the run, which has ended."""
-        return self._results.ended.summary
+    def summaries(self) -> dict[str, Summary]:
+        """Return the summary of each run, which has ended, by what its model is called."""
+        return {run.name: ended.summary for run, ended in self._results.ended}
 
     def _has_results(self) -> bool:
-        directory = self._run.directory
-        return directory is not None and (directory.path / "run.json").exists()
+        return any(run.is_recorded for run in self._runs.all)
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        directory = self._run.directory
-        if directory is not None and junit.is_written(self._config):
-            record = decided_record(directory, report)
-            if record is not None:
-                entries = conversation(directory, record, junit.TAIL)
-                junit.add_transcript(self._config, report, entries)
+        if junit.is_written(self._config) and (found := decided_record(self._runs, report)):
+            entries = conversation(*found, junit.TAIL)
+            junit.add_transcript(self._config, report, entries)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
         if not self._has_results():
             return (yield)
-        ended = self._results.ended
-        session.exitstatus = ended.exit_code(int(session.exitstatus))
-        ended.write(self._run.say, self._run.results_dir)
-        junit.add_suite_properties(self._config, ended.summary)
+        session.exitstatus = self._exit_code(int(session.exitstatus))
+        for run, ended in self._results.ended:
+            ended.write(run.say)
+            junit.add_suite_properties(self._config, ended.summary, run.name)
+        first = self._runs.first
+        write_pages([("index.html", partial(write_index, first.results_dir))], first.say)
         result = yield
         # a plugin may have made a success of a session without tests (testmon)
-        session.exitstatus = ended.exit_code(int(session.exitstatus))
-        self._exit_code = int(session.exitstatus)
+        session.exitstatus = self._code = self._exit_code(int(session.exitstatus))
         if not self._shown:
-            lines = [*self._section(), ended.last_line(self._exit_code)]
-            print("\n".join(["", *(line.text for line in lines)]), file=sys.stderr, flush=True)
+            for title, lines in self._sections():
+                print("\n".join(["", title, *(line.text for line in lines)]), file=sys.stderr)
+            print("\n".join(line.text for line in self._last_lines()), file=sys.stderr, flush=True)
         return result
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_json_modifyreport(self, json_report: dict[str, Any]) -> None:
         if self._has_results():
-            add_scores(json_report, self.summary())
+            add_scores(json_report, self.summaries())
         # it has captured output from a place of its own, and not from pytest's reports
-        json_report.update(self._run.redactor.json(json_report))
+        json_report.update(self._redactor.json(json_report))
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self, config: pytest.Config) -> None:
-        """The last line: the run, below pytest's own."""
+        """The last line of each run, below pytest's own."""
         reporter = neighbours.terminal_reporter(config)
         if self._shown and reporter is not None:
-            text, colour = self._results.ended.last_line(self._exit_code)
-            reporter.write_line(self._run.redactor.text(text), bold=True, **{colour: True})
+            for text, colour in self._last_lines():
+                reporter.write_line(text, bold=True, **{colour: True})
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._has_results() and terminalreporter is neighbours.terminal_reporter(self._config):
-            title, *lines = self._section()
-            terminalreporter.ensure_newline()
-            terminalreporter.section(title.text)
-            for text, colour in lines:
-                terminalreporter.write_line(text, **({colour: True} if colour else {}))
+            for title, lines in self._sections():
+                terminalreporter.ensure_newline()
+                terminalreporter.section(title)
+                for text, colour in lines:
+                    terminalreporter.write_line(text, **({colour: True} if colour else {}))
             self._shown = True
             for category, reports in terminalreporter.stats.items():
                 others = [one for one in reports if not isinstance(one, pytest.TestReport)]
                 terminalreporter.stats[category] = others
 
-    def _section(self) -> list[Line]:
-        """Return the title and the lines of the run's summary."""
-        run = self._run
-        assert run.directory is not None
-        lines = self._results.ended.lines(
-            run.short(run.directory),
-            announce.hints(run),
-            annotate_shortfalls=not neighbours.annotates_failures(self._config),
-        )
-        lines = [Line(f"PinchBench: {run.model_id}"), *lines]
-        return [Line(run.redactor.text(line.text), line.colour) for line in lines]
+    def _exit_code(self, code: int) -> int:
+        """Return the worst exit code of the runs, given pytest's for all of them."""
+        return max(ended.exit_code(code) for _, ended in self._results.ended)
+
+    def _last_lines(self) -> list[Line]:
+        lines = []
+        for run, ended in self._results.ended:
+            text, colour = ended.last_line(self._code, run.name)
+            lines.append(Line(self._redactor.text(text), colour))
+        return lines
+
+    def _sections(self) -> Iterator[tuple[str, list[Line]]]:
+        """Yield the title and the lines of the summary of each run, and of the group."""
+        where = self._runs.first.short(self._runs.group) if self._runs.group else None
+        for run, ended in self._results.ended:
+            assert run.directory is not None
+            place = run.short(run.directory.path)
+            lines = ended.lines(
+                place,
+                announce.hints(run, where or place),
+                annotate_shortfalls=not neighbours.annotates_failures(self._config),
+            )
+            yield self._section(run.name or run.model_id, lines)
+        if self._runs.group and where:
+            summaries = self.summaries()
+            found = map(Line, report_group(self._runs.group, where, summaries))
+            yield self._section(f"{len(summaries)} models", found)
+
+    def _section(self, title: str, lines: Iterable[Line]) -> tuple[str, list[Line]]:
+        text = self._redactor.text
+        return text(f"PinchBench: {title}"), [Line(text(one.text), one.colour) for one in lines]
 
 
 class _StatsKept:

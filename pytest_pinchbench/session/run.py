@@ -1,26 +1,31 @@
-"""One pytest session that runs PinchBench: the state that its hooks and fixtures share."""
+"""One pytest session that runs PinchBench: the state that its hooks and fixtures share.
+
+A session has a :class:`Run` for each model, and all of them in its :class:`Runs`.
+"""
 
 from __future__ import annotations
 
 import json
 import platform
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_pinchbench.issues import SuiteError, TaskFileError
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.relay.client import RelayClient
+from pytest_pinchbench.results.group import Member, write_group
 from pytest_pinchbench.results.identity import identity_of
 from pytest_pinchbench.results.records import RUN_SCHEMA, RunDescription, iso_time
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import Summary
 from pytest_pinchbench.session.mode import Fresh, Key, choose_mode
-from pytest_pinchbench.session.node_ids import parse_node_id
+from pytest_pinchbench.session.node_ids import split_node_id
 from pytest_pinchbench.session.say import say
 from pytest_pinchbench.settings import Settings
 from pytest_pinchbench.suite.checkout import suite_commit, suite_name
@@ -65,14 +70,16 @@ class Suites:
         return {task.id: task for tasks, _ in self._selected.values() for task in tasks}
 
 
-@dataclass
+@dataclass(eq=False)
 class Run:
-    """The run as one process sees it: the controller, or an xdist worker."""
+    """The run of one model as one process sees it: the controller, or an xdist worker."""
 
     config: pytest.Config
     settings: Settings
     mode: Fresh
     run_id: str
+    name: str = ""
+    """What the run's model is called in node ids, among several models; empty for one model."""
     seconds_before: float = 0.0
     """Wall time of the run's earlier sessions."""
     directory: RunDirectory | None = None
@@ -89,12 +96,15 @@ class Run:
     """The earlier runs that this one is compared with, in the controller."""
     selected: list[Key] = field(default_factory=list)
     """Every attempt that was chosen, once collection is done."""
-    to_run: int = 0
-    """How many attempts this session makes: ``--lf`` and the like leave chosen ones out."""
     troubles: dict[Key, str] = field(default_factory=dict)
     """Why an attempt has no record."""
+    stopped: str = ""
+    """Why this process begins no further attempt; the runs of other models go on."""
     relay: RelayClient | None = None
     _began: float = field(default_factory=time.monotonic)
+
+    def __repr__(self) -> str:
+        return self.name
 
     def __post_init__(self) -> None:
         self.suites = Suites(self.settings)
@@ -102,61 +112,53 @@ class Run:
         self.say = partial(say, self.config, self.redactor)
 
     @classmethod
-    def join(cls, config: pytest.Config, state: str) -> Run:
+    def join(cls, config: pytest.Config, given: Mapping[str, Any]) -> Run:
         """Take part in a run as an xdist worker, given what :meth:`for_worker` returned."""
-        given = json.loads(state)
-        config.args = given["arguments"]
         settings = Settings.from_json(given["settings"])
-        run = cls(config, settings, choose_mode(settings), given["run_id"])
+        run = cls(config, settings, choose_mode(settings), given["run_id"], given["name"])
         run.directory = RunDirectory(Path(given["directory"])) if given["directory"] else None
         run.relay = RelayClient(*given["relay"]) if given["relay"] else None
         run.only = given["only"] and [(task_id, attempt) for task_id, attempt in given["only"]]
         return run
 
-    def for_worker(self) -> str:
-        """What a worker needs; it travels through a pipe and is never saved."""
-        return json.dumps(
-            {
-                "settings": self.settings.to_json(),
-                "run_id": self.run_id,
-                "directory": str(self.directory.path) if self.directory else None,
-                # xdist gives a worker only what the command line says
-                "arguments": self.config.args,
-                "only": self.only,
-                "relay": self.relay and (self.relay.port, self.relay.admin),
-            }
-        )
+    def for_worker(self) -> dict[str, Any]:
+        """What a worker needs, as a JSON value; it is never saved."""
+        return {
+            "settings": self.settings.to_json(),
+            "run_id": self.run_id,
+            "name": self.name,
+            "directory": str(self.directory.path) if self.directory else None,
+            "only": self.only,
+            "relay": self.relay and (self.relay.port, self.relay.admin),
+        }
 
     @property
     def model_id(self) -> str:
         """The model whose work is scored; in a regrade, the earlier run's."""
         return self.settings.model.id
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the run has a directory that another process can read."""
+        return self.directory is not None and (self.directory.path / "run.json").exists()
+
+    def suffix(self, attempt: int) -> str:
+        """Return the end of an item's name: ``[2]``; among several models ``[a]``, ``[a-2]``."""
+        parts = [self.name, str(attempt) if self.settings.attempts > 1 else ""]
+        inside = "-".join(filter(None, parts))
+        return f"[{inside}]" if inside else ""
+
     def wants(self, key: Key) -> bool:
         """Return whether the attempt is part of the run, as far as earlier runs decide."""
         return (self.only is None or key in self.only) and self.mode.wants(key)
 
-    def select(self, node_ids: Iterable[str]) -> None:
+    def select(self, keys: Iterable[Key]) -> None:
         """Note what is to run, once collection and deselection are done: from here on there
         is a run directory that another process can read.
         """
-        self.selected = self.mode.selected(
-            [key for node_id in node_ids if (key := parse_node_id(node_id))]
-        )
+        self.selected = self.mode.selected(list(keys))
         if self.directory is not None and self.selected:
             self.directory.write_run(self.description())
-
-    def note_report(self, report: pytest.TestReport) -> None:
-        """Keep why an item has no record (a crashed worker), for the summary."""
-        key = parse_node_id(report.nodeid)
-        if (
-            report.failed
-            and key
-            and not any(name == "task_id" for name, _ in report.user_properties)
-        ):
-            crash = getattr(report.longrepr, "reprcrash", None)
-            text = str(crash.message if crash else report.longrepr).strip()
-            self.troubles[key] = text.removeprefix("AttemptInvalid: ").partition("\n")[0]
 
     @cached_property
     def wall_seconds(self) -> float:
@@ -167,9 +169,9 @@ class Run:
     def results_dir(self) -> Path:
         return self.config.invocation_params.dir / self.settings.results_dir
 
-    def short(self, directory: RunDirectory) -> str:
-        """Return a run directory's path from where pytest was started."""
-        path, start = directory.path, self.config.invocation_params.dir
+    def short(self, path: Path) -> str:
+        """Return a path from where pytest was started."""
+        start = self.config.invocation_params.dir
         return str(path.relative_to(start) if path.is_relative_to(start) else path)
 
     def description(self) -> RunDescription:
@@ -204,4 +206,71 @@ class Run:
         }
 
 
-RUN: pytest.StashKey[Run] = pytest.StashKey()
+class Runs:
+    """The runs of a session, one for each model, in the order of the command line."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.all = runs
+        self.first = first = runs[0]
+        self.to_run = 0
+        """How many attempts this session makes: ``--lf`` and the like leave chosen ones out."""
+        self.group: Path | None = None
+        """The directory of the group that several runs are, once something was selected."""
+        for run in runs:
+            run.suites, run.redactor, run.say = first.suites, first.redactor, first.say
+
+    @classmethod
+    def join(cls, config: pytest.Config, state: str) -> Runs:
+        """Take part as an xdist worker, given what :meth:`for_worker` returned."""
+        given = json.loads(state)
+        config.args = given["arguments"]
+        return cls([Run.join(config, one) for one in given["runs"]])
+
+    def for_worker(self) -> str:
+        """Return what a worker needs; it travels through a pipe."""
+        # xdist gives a worker only what the command line says
+        arguments = self.first.config.args
+        return json.dumps({"arguments": arguments, "runs": [run.for_worker() for run in self.all]})
+
+    @property
+    def are_several(self) -> bool:
+        return len(self.all) > 1
+
+    def find(self, node_id: str) -> tuple[Run, Key] | None:
+        """Return the run and the key of an item, None for an item of another plugin's."""
+        found = split_node_id(node_id)
+        if found is None:
+            return None
+        task_id, suffix = found
+        for run in self.all:
+            for attempt in range(1, run.settings.attempts + 1):
+                if suffix == run.suffix(attempt):
+                    return run, (task_id, attempt)
+        return None
+
+    def select(self, node_ids: Iterable[str]) -> None:
+        """Note what is to run, in each run and in the group."""
+        found = [one for node_id in node_ids if (one := self.find(node_id))]
+        for run in self.all:
+            run.select(key for other, key in found if other is run)
+        if self.are_several and self.first.directory is not None:
+            results_dir = self.first.config.invocation_params.dir / self.first.settings.results_dir
+            members = [
+                Member(run.name, run.model_id, run.directory.path)
+                for run in self.all
+                if run.is_recorded and run.directory
+            ]
+            if members:
+                self.group = write_group(self.group, results_dir, members)
+
+    def note_report(self, report: pytest.TestReport) -> None:
+        """Keep why an item has no record (a crashed worker), for the summary."""
+        found = self.find(report.nodeid)
+        if report.failed and found and "task_id" not in dict(report.user_properties):
+            run, key = found
+            crash = getattr(report.longrepr, "reprcrash", None)
+            text = str(crash.message if crash else report.longrepr).strip()
+            run.troubles[key] = text.removeprefix("AttemptInvalid: ").partition("\n")[0]
+
+
+RUNS: pytest.StashKey[Runs] = pytest.StashKey()

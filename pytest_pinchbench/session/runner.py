@@ -27,7 +27,7 @@ from pytest_pinchbench.results.files import safe_name
 from pytest_pinchbench.results.identity import sandbox_facts
 from pytest_pinchbench.results.records import Record, cost_of, user_properties
 from pytest_pinchbench.session.items import TaskItem
-from pytest_pinchbench.session.run import Run
+from pytest_pinchbench.session.run import RUNS, Run
 from pytest_pinchbench.settings import ModelSpec
 from pytest_pinchbench.suite.task_file import Task
 
@@ -42,6 +42,9 @@ class Runner:
     def __init__(self, run: Run, session: pytest.Session, context: AttemptContext) -> None:
         assert run.directory is not None
         self._run = run
+        self._items = [
+            item for item in session.items if isinstance(item, TaskItem) and item.run is run
+        ]
         self._directory = run.directory
         self._session = session
         self._context = replace(
@@ -52,7 +55,7 @@ class Runner:
         """Return the record of an item's attempt, which is made unless there is a valid one.
 
         An error that no attempt could survive (no daemon, no agent, a wrong key) stops the
-        session, and fails or skips the item.
+        run, and fails or skips the item.
         """
         record = self._valid_record(*item.key) or self._attempt_after_checks(item, task)
         item.user_properties += user_properties(record)
@@ -63,8 +66,13 @@ class Runner:
         return None if record is None or record["metrics"]["score"] is None else record
 
     def _attempt_after_checks(self, item: TaskItem, task: Task) -> Record:
+        runs = self._session.config.stash[RUNS]
+        if self._run.stopped:
+            raise pytest.skip.Exception(self._run.stopped)
         try:
-            self._directory.run_once("environment", self._context.environment.prepare)
+            first = runs.first.directory
+            assert first is not None
+            first.run_once("environment", self._context.environment.prepare)
             self._check_sanity()
             record = self._valid_record(*item.key)
             if record is None:
@@ -73,17 +81,23 @@ class Runner:
                 self._warn_without_price(record)
             return record
         except SanityFailed as error:
-            self._session.shouldstop = why = self._run.redactor.text(str(error))
+            why = self._stop(str(error))
             record = self._directory.read(*item.key)
             if record is not None:
                 return record
             raise pytest.skip.Exception(why) from None
         except BudgetUsedUp as error:
-            self._session.shouldstop = str(error)
-            raise pytest.skip.Exception(str(error)) from None
+            raise pytest.skip.Exception(self._stop(str(error))) from None
         except RunAborted as error:
-            self._session.shouldstop = "no task can run like this; see the error above"
+            self._stop("no task can run like this; see the error above")
             raise AttemptInvalid(self._run.redactor.text(str(error))) from None
+
+    def _stop(self, why: str) -> str:
+        """Begin no further attempt of this run, and end the session with the last run."""
+        self._run.stopped = why = self._run.redactor.text(why)
+        if all(run.stopped for run in self._session.config.stash[RUNS].all):
+            self._session.shouldstop = why
+        return why
 
     def _attempt(self, task: Task, attempt: int) -> Record:
         return self._run.mode.attempt(task, attempt, self._directory, self._context)
@@ -91,8 +105,8 @@ class Runner:
     # -- the sanity task ----------------------------------------------------------------
 
     def _check_sanity(self) -> None:
-        sanity = next((item for item in _task_items(self._session) if item.is_sanity), None)
-        alone = len(_task_items(self._session)) == 1  # and so nothing to keep from starting
+        sanity = next((item for item in self._items if item.is_sanity), None)
+        alone = len(self._items) == 1  # and so nothing to keep from starting
         if sanity is not None and not alone and not self._context.settings.keep_going:
             self._directory.run_once("sanity", partial(self._run_sanity, sanity))
 
@@ -120,8 +134,7 @@ class Runner:
             message = (
                 f"the budget of ${formats.mark(budget)} is used up: {formats.usd(spent)} spent"
             )
-            self._session.shouldstop = message
-            pytest.skip(message)
+            pytest.skip(self._stop(message))
 
     def _warn_without_price(self, record: Record) -> None:
         """Say once that a budget without a price is not a limit."""
@@ -162,7 +175,7 @@ class Runner:
         if settings.model_check and self._run.mode.agent_runs:
             model = replace(settings.model, params={})  # they are for OpenClaw
             self._directory.run_once("model", lambda: self._check("model", sandbox, model))
-        if settings.judge_check and judge is not None and needs_judge(self._session.items):
+        if settings.judge_check and judge is not None and needs_judge(self._items):
             self._directory.run_once("judge", lambda: self._check("judge", sandbox, judge))
 
     def _check(self, role: str, sandbox: Sandbox, spec: ModelSpec) -> None:
@@ -195,10 +208,5 @@ class Runner:
         )
 
 
-def needs_judge(items: Iterable[pytest.Item]) -> bool:
-    tasks = (item.pinchbench_task for item in items if isinstance(item, TaskItem))
-    return any(task.grading_type != "automated" for task in tasks)
-
-
-def _task_items(session: pytest.Session) -> list[TaskItem]:
-    return [item for item in session.items if isinstance(item, TaskItem)]
+def needs_judge(items: Iterable[TaskItem]) -> bool:
+    return any(item.pinchbench_task.grading_type != "automated" for item in items)

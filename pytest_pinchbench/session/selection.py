@@ -12,20 +12,11 @@ import pytest
 from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.options import only_looks
 from pytest_pinchbench.session.items import TaskFile, TaskItem
-from pytest_pinchbench.session.run import Run
+from pytest_pinchbench.session.run import Runs
 
 
 def check_can_be_honoured(config: pytest.Config) -> None:
     """Raise ``SettingsError`` for an option that would be ignored, or pay for an agent in vain."""
-    names = ["--model", "--pinchbench-model"]
-    given = [argument.partition("=")[0] for argument in map(str, config.invocation_params.args)]
-    if hasattr(config.option, "model"):
-        names.remove("--model")  # the project's own
-    if sum(given.count(name) for name in names) > 1:
-        raise SettingsError(
-            "cannot measure several models in one run: --model is given twice. Start a run for "
-            "each model, and compare the runs with --pinchbench-compare."
-        )
     if only_looks(config):
         return
     if config.getoption("setuponly"):
@@ -48,8 +39,8 @@ def check_can_be_honoured(config: pytest.Config) -> None:
 class SelectionHooks:
     """In every process: which tasks run, in which order, and which of them were chosen."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
         self._collected: list[TaskItem] = []
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -59,9 +50,9 @@ class SelectionHooks:
         """Collect a task file whole where ``--lf`` skips it: what it deselects later is seen."""
         report = yield
         if isinstance(collector, TaskFile) and report.passed:
-            attempts = collector.pinchbench_attempts
-            if len(report.result) < attempts:
-                report.result[:] = collector.collect()
+            whole = collector.collect()
+            if len(report.result) < len(whole):
+                report.result[:] = whole
         return report
 
     @pytest.hookimpl(wrapper=True)
@@ -80,14 +71,14 @@ class SelectionHooks:
         ours = {
             item.nodeid: item  # a file named twice is run, and paid for, once
             for item in items
-            if isinstance(item, TaskItem) and self._run.wants(item.key)
+            if isinstance(item, TaskItem) and item.run.wants(item.key)
         }
         self._collected = sorted(ours.values(), key=_rank)
         _spell_deselected_ids(config, self._collected)
         kept = [
             item
             for item in self._collected
-            if not item.is_ignored and self._run.mode.has_work_for(item.key)
+            if not item.is_ignored and item.run.mode.has_work_for(item.key)
         ]
         if gone := [item for item in items if item not in kept]:
             config.hook.pytest_deselected(items=gone)
@@ -100,11 +91,11 @@ class SelectionHooks:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         chosen = [item.nodeid for item in self._chosen(session)]
         if not hasattr(session.config, "workerinput"):
-            self._run.select(chosen)
-            self._run.to_run = len(session.items)
-        elif self._run.directory is not None:
+            self._runs.select(chosen)
+            self._runs.to_run = len(session.items)
+        elif (directory := self._runs.first.directory) is not None:
             # xdist tells the controller what is to run, and not what was chosen
-            self._run.directory.share("chosen", chosen)
+            directory.share("chosen", chosen)
 
     def _chosen(self, session: pytest.Session) -> Sequence[pytest.Item]:
         """Return the tasks to run, and those that pytest's ``-k``, ``-m`` and ``--deselect`` keep.

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 
 import pytest
 
@@ -19,10 +20,10 @@ from pytest_pinchbench.session.hooks import CollectionHooks, ControllerHooks, Xd
 from pytest_pinchbench.session.mode import choose_mode, find_earlier_runs
 from pytest_pinchbench.session.neighbours import keep_away
 from pytest_pinchbench.session.relaying import start_relay
-from pytest_pinchbench.session.run import RUN, Run
+from pytest_pinchbench.session.run import RUNS, Run, Runs
 from pytest_pinchbench.session.selection import SelectionHooks, check_can_be_honoured
 from pytest_pinchbench.settings import Settings
-from pytest_pinchbench.settings.resolve import resolve
+from pytest_pinchbench.settings.resolve import resolve_each
 
 _PR_SET_PDEATHSIG = 1
 
@@ -35,49 +36,60 @@ def start(config: pytest.Config) -> None:
     try:
         if worker_input is not None:
             _end_with_the_controller()
-            run = Run.join(config, worker_input["pinchbench"])
+            runs = Runs.join(config, worker_input["pinchbench"])
         else:
             from pytest_pinchbench.session import report_hooks
 
             check_can_be_honoured(config)
-            run = start_run(config, resolve(config, os.environ))
+            runs = start_runs(config, resolve_each(config, os.environ))
             # before our own: what is registered later is called earlier
-            report_hooks.register(config, run)
+            report_hooks.register(config, runs)
     except PinchBenchError as error:
         raise pytest.UsageError(str(error)) from None
-    config.stash[RUN] = run
+    config.stash[RUNS] = runs
     keep_away(config)
     _stop_on_sigterm(config)
     config.pluginmanager.register(fixtures, "pinchbench-fixtures")
-    config.pluginmanager.register(CollectionHooks(run), "pinchbench-collection")
-    config.pluginmanager.register(SelectionHooks(run), "pinchbench-selection")
+    config.pluginmanager.register(CollectionHooks(runs), "pinchbench-collection")
+    config.pluginmanager.register(SelectionHooks(runs), "pinchbench-selection")
     if worker_input is None:
-        config.pluginmanager.register(ControllerHooks(run), "pinchbench-controller")
+        config.pluginmanager.register(ControllerHooks(runs), "pinchbench-controller")
         # not "dsession": which of the two plugins is configured first is anyone's guess
         if config.pluginmanager.hasplugin("xdist"):
-            config.pluginmanager.register(XdistHooks(run), "pinchbench-xdist")
+            config.pluginmanager.register(XdistHooks(runs), "pinchbench-xdist")
             if config.option.maxschedchunk is None:
                 # tasks are few and long: hand them out one by one
                 config.option.maxschedchunk = 1
 
 
-def start_run(config: pytest.Config, settings: Settings) -> Run:
-    """Begin a run, in the controller. Raises ``PinchBenchError``."""
+def start_runs(config: pytest.Config, models: Mapping[str, Settings]) -> Runs:
+    """Begin a run for each model, in the controller, given the settings of each.
+
+    Raises ``PinchBenchError``.
+    """
     here = config.invocation_params.dir
-    settings = find_earlier_runs(settings, here)
+    found, group = find_earlier_runs(models, here)
+    runs = Runs([_run(config, name, settings) for name, settings in found.items()])
+    runs.group = group
+    find_arguments(runs.first)
+    for run in runs.all:
+        run.arguments = runs.first.arguments
+        fixtures.check_kinds(run)
+        if not _chooses(config, run.settings):
+            run.only = run.mode.attempts_before(run.settings.attempts)
+        if not only_looks(config):
+            run.baselines = read_baselines(run.settings, here)
+            results_dir = here / run.settings.results_dir
+            directory = run.mode.directory(results_dir, run.description())
+            directory.lock()
+            run.directory = directory
+            start_relay(run)
+    return runs
+
+
+def _run(config: pytest.Config, name: str, settings: Settings) -> Run:
     mode = choose_mode(settings)
-    run = Run(config, mode.adjusted(settings), mode, mode.run_id(), mode.seconds_before())
-    fixtures.check_kinds(run)
-    find_arguments(run)
-    if not _chooses(config, settings):
-        run.only = mode.attempts_before(run.settings.attempts)
-    if not only_looks(config):
-        run.baselines = read_baselines(run.settings, here)
-        directory = mode.directory(here / settings.results_dir, run.description())
-        directory.lock()
-        run.directory = directory
-        start_relay(run)
-    return run
+    return Run(config, mode.adjusted(settings), mode, mode.run_id(), name, mode.seconds_before())
 
 
 def _chooses(config: pytest.Config, settings: Settings) -> bool:

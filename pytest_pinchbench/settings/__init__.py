@@ -13,8 +13,10 @@ from pytest_pinchbench.environments import Recipe
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.settings.secrets import SECRET_NAME, params_secrets, public_url, url_secrets
 
-__all__ = ["ModelSpec", "Protocol", "Settings"]
+__all__ = ["JudgeView", "ModelSpec", "Protocol", "Settings"]
 
+JudgeView = Literal["reference", "full"]
+"""``full``: the judge also sees the agent's words and the text files of its workspace."""
 Protocol = Literal["openai-chat", "openai-responses", "anthropic"]
 
 
@@ -88,6 +90,8 @@ class Settings:
     """Seconds for the automated checks of one task."""
     transcript_limit: int = 60_000
     """Characters of the transcript summary that the judge is shown."""
+    judge_view: JudgeView | None = None
+    """None: as the suite has it (``Task.judge_view``)."""
     regrade: str | None = None
     # what comes out
     keep_workspace: bool = True

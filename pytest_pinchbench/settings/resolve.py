@@ -7,6 +7,7 @@ A value comes from the command line, else from the environment, the ini file, th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,11 @@ from pytest_pinchbench.settings import ModelSpec, Settings
 from pytest_pinchbench.settings.recipes import Layer, load_recipe
 from pytest_pinchbench.settings.secrets import environment_secrets
 from pytest_pinchbench.settings.sources import (
+    CONFIG_FILE,
     ConfigFile,
     Given,
     Level,
+    config_folder,
     from_command_line,
     from_environment,
     from_ini,
@@ -34,10 +37,30 @@ if TYPE_CHECKING:
     from pytest_pinchbench.environments import Recipe
 
 
-def resolve(config: pytest.Config, environ: Mapping[str, str]) -> Settings:
-    """Return the run's settings, validated. Raises ``SettingsError``.
+def resolve_each(config: pytest.Config, environ: Mapping[str, str]) -> dict[str, Settings]:
+    """Return the settings of each model's run, validated, by what the model is called; for one
+    model, by an empty text. Raises ``SettingsError``.
+    """
+    names = model_names(config, environ)
+    if len(names) < 2:
+        return {"": resolve(config, environ)}
+    found = {name: resolve(config, environ, name) for name in names}
+    # every run's output passes a redaction that knows the secrets of all
+    secrets = tuple(secret for settings in found.values() for secret in settings.secrets())
+    return {
+        name: replace(settings, environment_secrets=tuple(dict.fromkeys(secrets)))
+        for name, settings in found.items()
+    }
 
-    ``environ`` is the user's environment (``os.environ``).
+
+def resolve(
+    config: pytest.Config, environ: Mapping[str, str], among: str | None = None
+) -> Settings:
+    """Return the settings of a run, validated. Raises ``SettingsError``.
+
+    ``environ`` is the user's environment (``os.environ``). ``among``: of this model among the
+    several that are given; what its entry in the YAML file says holds for it before what is
+    given for all, and a key that is given for all does not go to an endpoint of its own.
     """
     warnings: list[str] = []
     levels = [
@@ -45,11 +68,21 @@ def resolve(config: pytest.Config, environ: Mapping[str, str]) -> Settings:
         from_environment(config, environ),
         with_params(from_ini(config), warnings),
     ]
+    found = config_folder(config) / CONFIG_FILE
+    if "config" not in merge(levels) and found.exists():
+        levels.append({"config": Given(str(found), str(found), found.parent)})
     file = ConfigFile.read(merge(levels).get("config"), warnings)
-    levels += [file.model(merge(levels).get("model")), file.level]
-    given = merge(levels)
-    if "model" in given and "model" in levels[3]:
-        given["model"] = levels[3]["model"]  # the entry's id, where its name was given
+    wanted = merge(levels).get("model")
+    if wanted is not None:
+        wanted = wanted._replace(raw=among or _names(wanted)[0])
+    entry = file.model(wanted)
+    levels += [entry, file.level]
+    given = merge([entry, *levels] if among else levels)
+    if among and "model-base-url" in entry and not entry.keys() & _KEYS:
+        for name in _KEYS & given.keys():
+            del given[name]
+    if wanted is not None:
+        given["model"] = entry.get("model", wanted)  # the entry's id, where its name was given
     if "data-dir" not in given:
         given["data-dir"] = Given(_user_data_dir(), "default", Path())
     values = {option.key: _value(option, given, config) for option in OPTIONS}
@@ -61,15 +94,17 @@ def resolve(config: pytest.Config, environ: Mapping[str, str]) -> Settings:
             " (and --pinchbench-model-base-url and MODEL_API_KEY for an endpoint of your own)"
             + file.models_hint()
         )
-    if "," in (values["model"] or ""):
-        raise SettingsError(
-            f"{given['model'].origin}: cannot measure several models in one run: "
-            f"{values['model']}. Start a run for each model, and compare the runs with "
-            "--pinchbench-compare."
-        )
+    for part in ("model", "judge"):
+        if not values[f"{part}_api_key"] and (name := values[f"{part}_api_key_env"]):
+            values[f"{part}_api_key"] = environ.get(name)
+            if not values[f"{part}_api_key"] and not _needs_no_model(config, values):
+                raise SettingsError(
+                    f"{given[f'{part}-api-key-env'].origin}: cannot take the key from the "
+                    f"environment variable {name}: it is not set. Set it, or remove api_key_env"
+                )
     _refuse_contradictions(values, given)
     model = ModelSpec(**{"id": "", **_fields("model", values)})
-    nowhere = model.base_url is None and "/" not in model.id and "model" not in levels[3]
+    nowhere = model.base_url is None and "/" not in model.id and not entry
     if nowhere and (hint := did_you_mean(model.id, file.models)):
         raise SettingsError(
             f"{given['model'].origin}: there is no model {model.id!r} in {file.name}{hint}"
@@ -93,12 +128,29 @@ def resolve(config: pytest.Config, environ: Mapping[str, str]) -> Settings:
     )
 
 
+_KEYS = {"model-api-key", "model-api-key-env"}
+
+
+def model_names(config: pytest.Config, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the models that the strongest source names. Raises ``SettingsError``."""
+    levels = (from_command_line(config), from_environment(config, environ), from_ini(config))
+    wanted = merge(levels).get("model")
+    return _names(wanted) if wanted else ()
+
+
+def _names(wanted: Given) -> tuple[str, ...]:
+    try:
+        return readers.words(wanted.raw)
+    except ValueError as error:
+        raise SettingsError(f"{wanted.origin}: model {error}") from None
+
+
 def _fields(part: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values given for a part of the settings (``model``), by field."""
     return {
         name: values[option.key]
         for option in OPTIONS
-        if values[option.key] is not None
+        if values[option.key] not in (None, ())
         and (name := option.place.removeprefix(f"{part}.")) != option.place
     }
 

@@ -46,9 +46,22 @@ def from_command_line(config: pytest.Config) -> Level:
     level: Level = {}
     for option in OPTIONS:
         raw = config.getoption(f"pinchbench_{option.key}")
+        if raw and option.key == "model":
+            raw = _models_given(config, raw)
         if raw is not None:
             level[option.name] = Given(raw, f"--pinchbench-{option.name}", base)
     return level
+
+
+def _models_given(config: pytest.Config, models: list[str]) -> list[str]:
+    """Return the models of the command line itself where it names any: those of ``addopts`` are
+    a default, and no further models.
+    """
+    names = [argument.partition("=")[0] for argument in map(str, config.invocation_params.args)]
+    count = names.count("--pinchbench-model")
+    if not hasattr(config.option, "model"):  # else the project's own
+        count += names.count("--model")
+    return models[-count:]
 
 
 def from_environment(config: pytest.Config, environ: Mapping[str, str]) -> Level:
@@ -62,8 +75,17 @@ def from_environment(config: pytest.Config, environ: Mapping[str, str]) -> Level
     return level
 
 
+CONFIG_FILE = "pinchbench.yaml"
+"""Read without ``--pinchbench-config`` where it stands in :func:`config_folder`."""
+
+
+def config_folder(config: pytest.Config) -> Path:
+    """Return the folder of the ini file, or where pytest was started."""
+    return config.inipath.parent if config.inipath else config.invocation_params.dir
+
+
 def from_ini(config: pytest.Config) -> Level:
-    base = config.inipath.parent if config.inipath else config.invocation_params.dir
+    base = config_folder(config)
     file = config.inipath.name if config.inipath else "ini"
     with python_warnings.catch_warnings():
         # newer pytests want no one to look into inicfg, and have no other way

@@ -24,6 +24,7 @@ from pytest_pinchbench.suite.workspace_files import (
 )
 
 if TYPE_CHECKING:
+    from pytest_pinchbench.settings import JudgeView
     from pytest_pinchbench.settings.yaml_document import Document
 
 GradingType = Literal["automated", "llm_judge", "hybrid"]
@@ -74,6 +75,8 @@ class Task:
     path: Path
     front_matter: Mapping[str, Any]
     sections: Mapping[str, str]
+    judge_view: JudgeView = "reference"
+    """What a judge is shown where the settings do not say."""
     imports: tuple[str, ...] = ()
     """Modules that the automated checks import at their top."""
     prerequisites: tuple[str, ...] = ()
@@ -91,6 +94,11 @@ def load_task(path: Path, root: Path | None = None) -> Task:
         return _TaskFile(path, root or path.parent.parent).task()
     except LineError as error:
         raise TaskFileError(path, error.line, error.reason) from None
+
+
+def suite_judge_view(root: Path) -> JudgeView:
+    """Return what a judge is shown of the work on a suite: its manifest decides (README)."""
+    return "full" if (root / "tasks" / "manifest.yaml").is_file() else "reference"
 
 
 class _TaskFile:
@@ -137,6 +145,7 @@ class _TaskFile:
             path=self.path,
             front_matter=matter,
             sections=texts,
+            judge_view=suite_judge_view(self.root),
             imports=() if grading_type == "llm_judge" else self._imports(checks),
             prerequisites=self._prerequisites(),
             warnings=tuple(self._warnings()),

@@ -18,7 +18,7 @@ from pytest_pinchbench.demo import SUITE
 from pytest_pinchbench.environments.bubblewrap import why_unusable
 from pytest_pinchbench.harnesses.openclaw.install import install_here
 from pytest_pinchbench.issues import HarnessUnavailable
-from pytest_pinchbench.session.run import RUN
+from pytest_pinchbench.session.run import RUNS
 from pytest_pinchbench.settings import Settings
 
 SANDBOX = "local" if why_unusable() else "bubblewrap"
@@ -47,7 +47,7 @@ class Spy:
     status_without_key: int = 0
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.found = session.config.stash[RUN].settings
+        self.found = session.config.stash[RUNS].first.settings
         if (self.found.model.base_url or "").startswith("http://127.0.0.1"):
             self.status = models(self.found.model.base_url, self.found.model.api_key)
             self.status_without_key = models(self.found.model.base_url, "another key")

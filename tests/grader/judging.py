@@ -118,6 +118,7 @@ def ask(
         {
             "prompt": "Write a poem.",
             "prompts": ["Write a poem."],
+            "one_conversation": False,
             "expected_behavior": "A poem.",
             "judge_rubric": "Quality and style.",
             "grading_criteria": "",

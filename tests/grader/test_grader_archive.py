@@ -74,10 +74,13 @@ def order(workspace: Path, checks: str, kind: str = "automated") -> bytes:
                 "expected_behavior": "e",
                 "grading_criteria": "c",
                 "judge_rubric": None,
+                "files": [],
+                "one_conversation": False,
             },
             "workspace": str(workspace),
             "transcript": [],
             "transcript_limit": 1000,
+            "judge_view": "full",
             # a port that nothing listens on
             "judge": {
                 "id": "j",

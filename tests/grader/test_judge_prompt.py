@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import message
-from pytest_pinchbench.grader.prompt import TOOL_CALLS, build, summarize
+from pytest_pinchbench.grader.messages import TOOL_CALLS
+from pytest_pinchbench.grader.prompt import build, summarize
 
 from pytest_pinchbench.harnesses.openclaw.messages import tool_calls
 
-TASK = {
+TASK: dict[str, Any] = {
     "prompt": "Write a poem.",
     "prompts": ["Write a poem."],
+    "one_conversation": False,
     "expected_behavior": "A poem is written.",
     "judge_rubric": "Quality: 60%. Style: 40%.",
     "grading_criteria": "- [ ] there is a poem",

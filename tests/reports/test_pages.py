@@ -13,6 +13,7 @@ import pytest
 from runs import HOSTILE, write_run
 
 from pytest_pinchbench.reports.files import write_files
+from pytest_pinchbench.reports.index_page import write_index
 from pytest_pinchbench.reports.text import mean_line, verdict
 from pytest_pinchbench.results.comparison import compare
 from pytest_pinchbench.results.summary import read_summary
@@ -59,9 +60,9 @@ def report(tmp_path_factory):
         summary,
         [compare(baseline, summary)],
         say=said.append,
-        results_dir=folder,
     )
     assert said == []
+    write_index(folder)
     return directory.path / "report.html"
 
 

@@ -84,7 +84,7 @@ def test_every_number_is_the_same_everywhere(tmp_path, seed):
     assert properties.get(f"{prefix}mean_score") == (score and score["mean"])
     assert properties.get("total_cost_usd") == total["usd"]
     report = {}
-    add_scores(report, summary)
+    add_scores(report, {"": summary})
     for name, value in report["pinchbench"].items():
         assert name == "task_scores" or value == summary[name]
     assert report["pinchbench"]["task_scores"] == {

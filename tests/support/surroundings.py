@@ -13,6 +13,7 @@ _OF_OPTIONS = {name for option in OPTIONS for name in option.env}
 def foreign_variables() -> Iterator[str]:
     """Settings of a developer's own runs, the CI job that runs the tests, proxies."""
     for name in os.environ:
-        of_a_job = name == "PYTEST_ADDOPTS" or name.startswith("GITHUB_")
+        # CI and BUILD_NUMBER: with them pytest cuts no line
+        of_a_job = name in ("BUILD_NUMBER", "CI", "PYTEST_ADDOPTS") or name.startswith("GITHUB_")
         if of_a_job or name in _OF_OPTIONS or name.lower().endswith("_proxy"):
             yield name

@@ -1,35 +1,29 @@
-"""Reading one message of a transcript, whichever release of OpenClaw (or other writer) wrote it.
+"""Reading messages of a transcript, whichever release of OpenClaw (or other writer) wrote them.
 
-Releases differ in small things: a user's ``content`` is a string on 2026.9.6 and a list before;
-a tool call's arguments are called ``arguments``, ``params`` or ``input``, and are now and then
-a JSON string. Nothing here changes a message; it only looks.
+What the judge is shown, too, is read by ``grader/messages.py``.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_pinchbench.harnesses import Usage
+
+if TYPE_CHECKING:
+    # where a type checker finds the package that is installed as pytest_pinchbench.grader
+    from grader.messages import blocks, joined, message_of, tool_calls
+else:
+    from pytest_pinchbench.grader.messages import blocks, joined, message_of, tool_calls
+
+__all__ = ["blocks", "message_of", "tool_calls"]
 
 Message = Mapping[str, Any]
 
 # Written into the conversation by OpenClaw itself (provider "openclaw"), not by the model.
 _NOT_THE_MODEL = ("delivery-mirror", "gateway-injected")
-_TOOL_CALL_TYPES = ("toolCall", "toolUse", "tool_call", "tool_use", "functionCall")
-
-
-@dataclass(frozen=True)
-class ToolCall:
-    """``arguments`` is a mapping wherever the writer's could be read as one."""
-
-    id: str
-    name: str
-    arguments: Any
 
 
 def messages(transcript: Iterable[Mapping[str, Any]]) -> list[Message]:
@@ -37,68 +31,19 @@ def messages(transcript: Iterable[Mapping[str, Any]]) -> list[Message]:
     return [message for event in transcript if (message := message_of(event)) is not None]
 
 
-def message_of(event: Mapping[str, Any]) -> Message | None:
-    message = event.get("message")
-    return message if event.get("type") == "message" and isinstance(message, Mapping) else None
-
-
 def is_from_model(message: Message) -> bool:
     """Whether a model was asked for this message (an error counts: it was asked)."""
     return message.get("role") == "assistant" and message.get("model") not in _NOT_THE_MODEL
 
 
-def blocks(message: Message) -> list[Mapping[str, Any]]:
-    """``content`` as a list of blocks."""
-    content = message.get("content")
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    if not isinstance(content, Sequence):
-        return []
-    return [
-        {"type": "text", "text": block} if isinstance(block, str) else block
-        for block in content
-        if isinstance(block, (str, Mapping))
-    ]
-
-
 def text(message: Message) -> str:
     """The text blocks, joined by newlines."""
-    return _joined(message, "text", "text")
+    return joined(message, "text")
 
 
 def reasoning(message: Message) -> str:
     """The thinking blocks, joined by newlines."""
-    return _joined(message, "thinking", "thinking")
-
-
-def _joined(message: Message, kind: str, key: str) -> str:
-    found = [block.get(key) for block in blocks(message) if block.get("type") == kind]
-    return "\n".join(part for part in found if isinstance(part, str) and part)
-
-
-def tool_calls(message: Message) -> list[ToolCall]:
-    calls = []
-    for block in blocks(message):
-        if block.get("type") in _TOOL_CALL_TYPES:
-            written = [block[key] for key in ("arguments", "params", "input") if key in block]
-            calls.append(
-                ToolCall(
-                    id=str(block.get("id", "")),
-                    name=str(block.get("name", "")),
-                    arguments=_decoded(written[0]) if written else {},
-                )
-            )
-    return calls
-
-
-def _decoded(arguments: Any) -> Any:
-    if not isinstance(arguments, str):
-        return arguments
-    try:
-        decoded = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-    return decoded if isinstance(decoded, dict) else arguments
+    return joined(message, "thinking")
 
 
 def endpoint_error(message: Message) -> str | None:
