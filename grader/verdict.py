@@ -1,4 +1,4 @@
-"""Reading a judge's answer. The rules are those of "The judge's answer" (README, scores).
+"""Reading a judge's answer. The rules stand in docs/explanation/scores.md.
 
 An answer that breaks them is invalid: it is never repaired, rescaled or clamped, since a
 guess would show up as a score of the model that is being judged.

@@ -1,7 +1,7 @@
 """What can go wrong, and how badly: issues on a result, and errors that end something.
 
 The severities and what each means for a score are the table "When things go wrong" of
-the scoring rules (docs: README, "How scores are made").
+the scoring rules (docs/explanation/scores.md).
 """
 
 from __future__ import annotations

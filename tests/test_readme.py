@@ -1,49 +1,29 @@
-"""The README tells what is true."""
+"""The README is short, and shows what the demo prints. What it links to: test_docs.py."""
 
 from __future__ import annotations
 
-import itertools
 import re
 from pathlib import Path
 
+import pytest
 from test_demo import SCORES
 
-from pytest_pinchbench.options import OPTIONS
-
-README = Path(__file__).parent.parent / "README.md"
-
-
-def options_table() -> str:
-    """The options as the README shows them, from the table that they are made from."""
-    lines = ["| `--pinchbench-...` | environment variable | default | affects | |"]
-    lines.append("|---|---|---|---|---|")
-    for group, options in itertools.groupby(OPTIONS, lambda option: option.group):
-        lines.append(f"| **{group}** | | | | |")
-        for option in options:
-            variables = ", ".join(f"`{name}`" for name in option.env)
-            default = "" if option.default is None else f"`{option.default}`"
-            cells = [f"`{option.name}`", variables, default, option.affects, option.help]
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
 
 
-def test_every_option_stands_in_the_readme_as_it_is():
-    assert options_table() in README.read_text(encoding="utf-8")
-
-
-def test_the_summary_that_it_shows_has_the_demos_scores():
-    text = README.read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    "page", [README, ROOT / "docs" / "tutorial.md"], ids=lambda page: page.name
+)
+def test_the_summary_that_a_page_shows_has_the_demos_scores(page):
+    text = page.read_text("utf-8")
     shown = dict(re.findall(r"^(task_\w+) +(\d\.\d{3})  +[\d.]+s", text, re.MULTILINE))
     assert shown == {task: f"{score:.3f}" for task, score in SCORES.items()}
 
 
-def test_every_link_leads_somewhere_from_any_page_that_shows_the_readme():
-    text = README.read_text(encoding="utf-8")
-    headings = {
-        re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-")
-        for line in text.splitlines()
-        if line.startswith("#")
-    }
-    links = re.findall(r"\]\(([^)]+)\)", text)
-    relative = {link for link in links if "://" not in link}
-    assert relative <= {f"#{heading}" for heading in headings}
+def test_the_readme_is_short_and_begins_with_the_two_commands():
+    text = README.read_text("utf-8")
+    assert len(text.splitlines()) <= 150
+    first, second = re.findall(r"^## .*?```console\n(.*?)```", text, re.DOTALL | re.MULTILINE)[:2]
+    assert first.endswith("$ python -m pip install tox && python -m tox -e demo\n")
+    assert second == "$ python -m tox\n"

@@ -1,4 +1,5 @@
-"""Intervals and tests for scores. The rules, and how they were measured, stand in the README.
+"""Intervals and tests for scores. The rules, and how they were measured, stand in
+docs/explanation/statistics.md.
 
 A comparison is given as pairs, one a task: the scores of its attempts in the baseline, and
 those in the new run. Were both runs the same model, which attempts of a task belong to which

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from pytest_pinchbench.issues import SettingsError
+from pytest_pinchbench.issues import ResultsUnwritable, SettingsError
 from pytest_pinchbench.options import only_looks
 from pytest_pinchbench.session.items import TaskFile, TaskItem
 from pytest_pinchbench.session.run import Runs
+from pytest_pinchbench.suite.load import suite_root
 
 
 def check_can_be_honoured(config: pytest.Config) -> None:
@@ -91,7 +92,10 @@ class SelectionHooks:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         chosen = [item.nodeid for item in self._chosen(session)]
         if not hasattr(session.config, "workerinput"):
-            self._runs.select(chosen)
+            try:
+                self._runs.select(chosen)
+            except ResultsUnwritable as error:
+                raise pytest.UsageError(str(error)) from None
             self._runs.to_run = len(session.items)
         elif (directory := self._runs.first.directory) is not None:
             # xdist tells the controller what is to run, and not what was chosen
@@ -143,7 +147,7 @@ def _is_spelling_of(entry: str, item: TaskItem, config: pytest.Config) -> bool:
     or from where pytest was started, or the id as printed, which starts below its suite.
     """
     path, _, name = entry.partition("::")
-    here, root = config.invocation_params.dir, item.path.parent.parent
+    here, root = config.invocation_params.dir, suite_root(item.path) or item.path
     printed = os.path.relpath(here / path, config.rootpath)
     real = item.path.resolve()
     return item.name.startswith(name) and (

@@ -195,7 +195,7 @@ def _refuse_contradictions(values: Mapping[str, Any], given: Level) -> None:
 
 
 def _judge(model: ModelSpec, values: Mapping[str, Any], given: Level) -> ModelSpec | None:
-    """Return the judge; connection fields that are left out are the model's (README, "Judge")."""
+    """Return the judge; connection fields that are left out are the model's."""
     fields = _fields("judge", values)
     if "id" not in fields:
         for name in fields:
