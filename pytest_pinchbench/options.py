@@ -81,7 +81,8 @@ _J = f"{BENCHMARK}.judge_model."
 _GROUPS: dict[str, tuple[Option, ...]] = {
     "what to run": (
         Option("suite", "", readers.suite,
-               "tasks to run: all, automated-only, or task ids separated by commas, in this order",
+               "tasks to run: all, automated-only, or task ids, categories of the manifest and"
+               " core, joined by commas or +",
                "all", "SUITE", yaml=(_B + "suite",)),
         Option("limit", "", _COUNT, "run only the first N tasks (0: all)", 0, "N",
                yaml=(_B + "limit",)),
@@ -134,7 +135,7 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
                " \"cached\": 0.05}", metavar="JSON", yaml=(_M + "price",), field="model.price"),
         Option("relay", "agent", readers.choice("auto", "yes", "no"),
                "carry requests to the model through the relay: auto (where the kind of sandbox"
-               " can), yes or no", "no", "auto|yes|no", yaml=(_E + "relay",)),
+               " can), yes or no", "auto", "auto|yes|no", yaml=(_E + "relay",)),
         Option("model-patience", "", readers.number(),
                "seconds for which the relay repeats a request to a busy or broken endpoint", 120,
                "SECONDS", yaml=(_E + "model_patience_seconds",)),
@@ -212,7 +213,8 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
                "keep OpenClaw from adding its own files to the workspace", "no",
                yaml=(_H + "skip_bootstrap",)),
         Option("new-session", "agent", readers.yes_no,
-               "begin a new session at prompts that say new_session", "no",
+               "begin a new session at prompts that say new_session (default: yes in a suite"
+               " whose manifest has categories)", metavar="yes|no",
                yaml=(_H + "new_session",)),
         Option("brave-api-key", "agent", readers.text,
                "key for OpenClaw's web search; prefer BRAVE_API_KEY", metavar="KEY",

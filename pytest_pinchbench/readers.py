@@ -185,9 +185,9 @@ def words(raw: Any, base: Path = _NOWHERE) -> tuple[str, ...]:
 
 
 def suite(raw: Any, base: Path = _NOWHERE) -> str | tuple[str, ...]:
-    if isinstance(raw, str) and raw.strip() in ("all", "automated-only"):
-        return raw.strip()
-    return words(raw)
+    """A list of exact task ids; or text, in which a word may also be a group of tasks."""
+    found = words(raw)
+    return ",".join(found) if isinstance(raw, str) else found
 
 
 def version(raw: Any, base: Path = _NOWHERE) -> str:

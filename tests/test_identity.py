@@ -51,7 +51,7 @@ OTHER = {
     "model-params": '{"temperature": 1}',
     "model-compat": '{"drop": ["store"]}',
     "model-price": '{"input": 1}',
-    "relay": "auto",
+    "relay": "no",
     "model-patience": "7",
     "model-concurrency": "7",
     "task-max-requests": "7",

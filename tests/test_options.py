@@ -145,7 +145,7 @@ def test_defaults(resolve: Resolve, pytester: pytest.Pytester) -> None:
     assert settings.recipe.image == "ailabdocker/ac-openclaw:pinchbench-v1"
     assert (settings.harness, settings.openclaw_install) == ("openclaw", "auto")
     assert (settings.openclaw_version, settings.openclaw_binary) == (None, None)
-    assert (settings.skip_bootstrap, settings.new_session) == (False, False)
+    assert (settings.skip_bootstrap, settings.new_session) == (False, None)
     assert (settings.attempts, settings.retries, settings.timeout_multiplier) == (1, 0, 1.0)
     assert settings.evaluation_timeout is None
     assert (settings.model_check, settings.judge_check, settings.keep_going) == (True, True, False)
@@ -173,16 +173,16 @@ def test_command_line_then_environment_then_ini_then_file_then_default(
 ) -> None:
     file = config_file(FILE)
     assert resolve(file).attempts == 4
-    assert resolve(file).suite == ("from-file",)
+    assert resolve(file).suite == "from-file"
     pytester.makeini(INI)
     assert resolve(file).attempts == 3
-    assert resolve(file).suite == ("from-ini",)
+    assert resolve(file).suite == "from-ini"
     assert resolve(file, "--pinchbench-attempts=2").attempts == 2
-    assert resolve(file, '--pinchbench-params={"suite": "from-params"}').suite == ("from-params",)
+    assert resolve(file, '--pinchbench-params={"suite": "from-params"}').suite == "from-params"
     both = resolve(
         file, '--pinchbench-params={"suite": "from-params"}', "--pinchbench-suite=from-option"
     )
-    assert both.suite == ("from-option",)
+    assert both.suite == "from-option"
 
 
 @pytest.mark.skipif(pytest.version_tuple < (9,), reason="native TOML came with pytest 9")
@@ -231,7 +231,7 @@ def test_params_in_the_ini_file_count_as_the_ini_file(
 ) -> None:
     pytester.makeini('[pytest]\npinchbench_params = {"suite": "a", "limit": 5}\n')
     settings = resolve(config_file(FILE), "--pinchbench-limit=7")
-    assert (settings.suite, settings.limit) == (("a",), 7)
+    assert (settings.suite, settings.limit) == ("a", 7)
 
 
 def test_the_bare_model_option_is_the_same_as_the_long_one(bare: Resolve) -> None:
@@ -826,7 +826,7 @@ def test_what_is_saved_holds_no_secret(loaded: Settings) -> None:
     assert public["model"]["base_url"] == "http://host/v1"
     assert public["skill_repo_url"] == "https://host/skill.git"
     assert public["recipe"]["env"] == ["DB_PASSWORD", "PLAIN"]
-    assert public["suite"] == ["b", "a"]
+    assert public["suite"] == "b,a"
 
 
 def test_settings_print_no_api_key(loaded: Settings) -> None:

@@ -89,7 +89,11 @@ def test_a_file_that_does_not_parse_leaves_the_others(
 
 
 def test_a_folder_without_tasks_is_no_suite(tmp_path: Path) -> None:
-    with pytest.raises(SuiteError, match=r"is not a skill checkout: there is no tasks/task_\*\.md"):
+    with pytest.raises(SuiteError, match=r"is not a skill checkout: cannot read .*tasks: No such"):
+        load_suite(tmp_path)
+    (tmp_path / "tasks" / "notes").mkdir(parents=True)
+    (tmp_path / "tasks" / "hello.md").touch()
+    with pytest.raises(SuiteError, match=r"no tasks/\*\*/task_\*\.md.*lies: hello\.md, notes"):
         load_suite(tmp_path)
 
 

@@ -199,16 +199,39 @@ def test_unknown_front_matter_is_kept(load: Load) -> None:
 
 def test_an_unknown_key_is_a_warning_with_the_nearest_known_one(load: Load) -> None:
     task = load(front=FRONT + "workspace_file: []\ncolour: red\n")
-    assert [warning.partition("task_a.md:")[2] for warning in task.warnings] == [
+    assert [str(warning).partition("task_a.md:")[2] for warning in task.warnings] == [
         "7: unknown key 'workspace_file', did you mean 'workspace_files'?: it is not acted on",
         "8: unknown key 'colour': it is not acted on",
+    ]
+
+
+def test_a_missing_grading_type_and_timeout_have_defaults_and_a_warning(load: Load) -> None:
+    front = FRONT.replace("grading_type: llm_judge\n", "").replace("timeout_seconds: 60\n", "")
+    task = load(PROMPT + CHECKS.format("def grade(t, w): return {}"), front)
+    assert (task.grading_type, task.timeout_seconds) == ("automated", 120)
+    assert [warning.reason for warning in task.warnings] == [
+        "grading_type is missing: automated is used",
+        "timeout_seconds is missing: 120 is used",
+    ]
+
+
+def test_assets_may_lie_below_tasks(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "tasks" / "assets" / "chain").mkdir(parents=True)
+    (tmp_path / "tasks" / "assets" / "chain" / "x").touch()
+    (tmp_path / "tasks" / "assets" / "y").touch()
+    (tmp_path / "assets" / "y").touch()
+    files = "[{source: assets/chain/x, dest: x}, {source: y, dest: y}]"
+    task = load(front=f"{FRONT}workspace_files: {files}\n")
+    assert [file.source for file in task.workspace_files] == [
+        tmp_path / "tasks" / "assets" / "chain" / "x",
+        tmp_path / "assets" / "y",
     ]
 
 
 def test_prerequisites_are_texts(load: Load) -> None:
     task = load(front=FRONT + "prerequisites:\n- cli:gh\n- npm:@a/b\n- service:x\n")
     assert task.prerequisites == ("cli:gh", "npm:@a/b", "service:x")
-    assert "10: the prerequisite 'service:x' is not looked for" in task.warnings[0]
+    assert "10: the prerequisite 'service:x' is not looked for" in str(task.warnings[0])
     message = refused(lambda: load(front=FRONT + "prerequisites: gh\n"))
     assert message == "7: prerequisites has to be a list of texts"
 
@@ -378,11 +401,9 @@ def line_of(key: str, value: str) -> str:
         ("id", "x" * 101, "may hold only letters, digits, '_', '-' and '.', 100 at most"),
         ("name", "[a]", "name has to be text, in quotes if need be, not ['a']"),
         ("category", "3", "category has to be text, in quotes if need be, not 3"),
-        ("grading_type", "", "grading_type is missing: one of automated, llm_judge, hybrid"),
         ("grading_type", "llm-judge", "unknown grading_type 'llm-judge', did you mean 'llm_judge'"),
         ("grading_type", "automatic", "unknown grading_type 'automatic', did you mean 'automated'"),
         ("grading_type", "no", "unknown grading_type False; there are: automated, llm_judge"),
-        ("timeout_seconds", "", "timeout_seconds is missing"),
         ("timeout_seconds", "0", "timeout_seconds has to be a number of seconds above 0, not 0"),
         ("timeout_seconds", "-5", "not -5"),
         ("timeout_seconds", ".nan", "not nan"),

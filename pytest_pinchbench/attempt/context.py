@@ -51,7 +51,7 @@ class AttemptContext:
 
     def judge_view(self, task: Task) -> JudgeView:
         """Return what a judge is shown of the work on a task."""
-        return self.settings.judge_view or task.judge_view
+        return self.settings.judge_view or task.rules.judge_view
 
     def reads_workspace(self, task: Task) -> bool:
         """Return whether the grade of a task depends on files."""

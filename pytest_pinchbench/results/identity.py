@@ -21,8 +21,8 @@ from pytest_pinchbench.harnesses import Harness
 from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.options import OPTIONS, Option
 from pytest_pinchbench.settings import Settings
-from pytest_pinchbench.suite.load import suite_digest
-from pytest_pinchbench.suite.task_file import suite_judge_view
+from pytest_pinchbench.suite.load import suite_digest, suite_rules
+from pytest_pinchbench.suite.manifest import Rules
 
 Identity = dict[str, Any]
 
@@ -59,8 +59,7 @@ def identity_of(settings: Settings, suite_roots: Sequence[Path]) -> Identity:
         **{option.key: _value(option, settings) for option in _COUNTED},
         **dict(_of_recipe(settings.recipe)),
         **{f"harness_settings.{name}": one for name, one in settings.harness_settings.items()},
-        "judge_view": settings.judge_view
-        or " and ".join(sorted({suite_judge_view(root) for root in suite_roots})),
+        **dict(_of_rules(settings, [suite_rules(root) for root in suite_roots])),
         "suite": sorted(suite_digest(root) for root in suite_roots),
         "grader": _grader_digest(),
         "pytest-pinchbench": ".".join(version("pytest-pinchbench").split(".")[:2]),
@@ -131,6 +130,15 @@ def _value(option: Option, settings: Settings) -> Any:
     for name in option.place.split("."):
         value = getattr(value, name, None)  # without a judge, its fields are None
     return bool(value) if option.secret else value
+
+
+def _of_rules(settings: Settings, rules: Sequence[Rules]) -> Iterator[tuple[str, Any]]:
+    """Give what the suites decide where the settings do not."""
+    for name in ("judge_view", "new_session"):
+        by_suite = {getattr(one, name) for one in rules}
+        given = getattr(settings, name)
+        known = by_suite.pop() if len(by_suite) == 1 else "by suite"
+        yield name, known if given is None else given
 
 
 def _of_recipe(recipe: Recipe) -> Iterator[tuple[str, Any]]:

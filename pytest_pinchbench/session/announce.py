@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 
+from pytest_pinchbench.issues import TaskFileError
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.session.run import Run, Runs
+from pytest_pinchbench.suite.checkout import suite_name
 
 
 def header(runs: Runs) -> list[str]:
@@ -18,6 +20,8 @@ def _header(run: Run) -> list[str]:
     lines = [f"pinchbench: model {run.model_id}, environment {recipe.environment}{image}"]
     if settings.judge is not None:
         lines.append(f"pinchbench: judge {settings.judge.id}")
+    for root, rules in run.suites.rules.items():
+        lines.append(f"pinchbench: suite {suite_name(root)}, {rules}")
     if run.directory is not None:
         lines.append(f"pinchbench: results in {run.short(run.directory.path)}")
     return [run.redactor.text(line) for line in lines]
@@ -31,7 +35,8 @@ def notes(runs: Runs) -> list[str]:
         for line in (
             *run.settings.warnings,
             *run.mode.notes(run.selected, run.short),
-            *(warning for task in run.suites.tasks().values() for warning in task.warnings),
+            *run.suites.notes,
+            *_task_warnings(run),
             *_judge_missing(run),
             *_machine_too_small(run),
         )
@@ -84,6 +89,18 @@ def _cores_and_gigabytes() -> tuple[int, float]:
     usable = getattr(os, "sched_getaffinity", None)
     cores = len(usable(0)) if usable else os.cpu_count() or 1
     return cores, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+
+
+def _task_warnings(run: Run) -> list[str]:
+    """Return the warnings about task files, each reason once."""
+    found: dict[str, list[TaskFileError]] = {}
+    for task in run.suites.tasks().values():
+        for warning in task.warnings:
+            found.setdefault(warning.reason, []).append(warning)
+    return [
+        str(first) + (f" (and in {len(others)} more task files)" if others else "")
+        for first, *others in found.values()
+    ]
 
 
 def _judge_missing(run: Run) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from pytest_pinchbench.issues import SuiteError
 from pytest_pinchbench.results.earlier_runs import read_run_json
 from pytest_pinchbench.session.run import Run
 from pytest_pinchbench.suite.checkout import resolve_skill_dir
-from pytest_pinchbench.suite.load import holds_task_files, is_suite_folder
+from pytest_pinchbench.suite.load import holds_task_files, suite_root, what_lies_in
 
 
 def find_arguments(run: Run) -> None:
@@ -66,10 +67,15 @@ def _skill_dir(run: Run) -> Path:
 def _suites_at(path: Path) -> Iterator[Path]:
     """Yield the root of the suite that an argument's path leads to, if to any."""
     folder = path if path.is_dir() else path.parent
-    suites = [one for one in (folder, folder / "tasks") if is_suite_folder(one)]
-    if not suites and holds_task_files(folder):
-        raise SuiteError(
-            f"{folder} holds task files, but is not called tasks: a task is run from the "
-            "folder tasks of a suite, with its files in assets beside that"
-        )
-    yield from (suite.parent for suite in suites)
+    tasks = folder / "tasks" if (folder / "tasks").is_dir() else folder
+    root = suite_root(tasks)
+    if root is None:
+        if any(fnmatchcase(name, "task_*.md") for name in os.listdir(folder)):
+            raise SuiteError(
+                f"{folder} holds task files, but is not called tasks: a task is run from the "
+                "folder tasks of a suite, with its files in assets beside that"
+            )
+    elif holds_task_files(tasks):
+        yield root
+    elif tasks.name == "tasks":
+        raise SuiteError(f"{folder} holds no tasks: {what_lies_in(tasks)}")

@@ -17,7 +17,7 @@ from pytest_pinchbench.session import announce, neighbours
 from pytest_pinchbench.session.items import SuiteDirectory, TaskItem
 from pytest_pinchbench.session.progress import Progress
 from pytest_pinchbench.session.run import Runs
-from pytest_pinchbench.suite.load import is_suite_folder
+from pytest_pinchbench.suite.load import holds_task_files, suite_root
 
 _Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
 
@@ -31,7 +31,8 @@ class CollectionHooks:
     def pytest_collect_directory(
         self, path: Path, parent: pytest.Collector
     ) -> pytest.Collector | None:
-        return SuiteDirectory.from_parent(parent, path=path) if is_suite_folder(path) else None
+        is_ours = suite_root(path) is not None and holds_task_files(path)
+        return SuiteDirectory.from_parent(parent, path=path) if is_ours else None
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """A project's own tests are not part of a run."""

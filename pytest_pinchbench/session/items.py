@@ -16,6 +16,7 @@ from pytest_pinchbench.issues import SuiteError
 from pytest_pinchbench.session import neighbours
 from pytest_pinchbench.session.node_ids import file_id
 from pytest_pinchbench.session.run import RUNS
+from pytest_pinchbench.suite.load import suite_root
 
 if TYPE_CHECKING:
     from pytest_pinchbench.results.records import Record
@@ -33,26 +34,35 @@ _ORDER = itertools.count()
 
 
 class SuiteDirectory(pytest.Directory):
-    """The ``tasks`` folder of a skill checkout: the selected tasks, in the selected order."""
+    """The ``tasks`` folder of a skill checkout, or a folder in it: its selected tasks."""
 
     def collect(self) -> Iterable[pytest.Collector]:
+        run, root = self.config.stash[RUNS].first, suite_root(self.path)
+        assert root is not None
         try:
-            selected, broken = self.config.stash[RUNS].first.suites.selected(self.path.parent)
+            selected, broken = run.suites.selected(root)
         except SuiteError as error:
             raise self.CollectError(str(error)) from None
-        for problem in broken:
-            path = Path(str(problem.path))
-            if self._is_left_out(path):
+        files: list[tuple[Path, Task | SuiteError]] = [
+            *((Path(str(problem.path)), problem) for problem in broken),
+            *((task.path, task) for task in selected),
+        ]
+        folders = set()
+        for path, task in files:
+            if not path.is_relative_to(self.path) or self._is_left_out(path):
                 continue
-            yield BrokenTaskFile.from_parent(
-                self, path=path, nodeid=self._file_id(path), problem=problem
-            )
-        for task in selected:
-            if self._is_left_out(task.path):
+            below = path.relative_to(self.path).parts
+            if len(below) > 1:
+                if below[0] not in folders:
+                    folders.add(below[0])
+                    yield SuiteDirectory.from_parent(self, path=self.path / below[0])
                 continue
-            file = TaskFile.from_parent(
-                self, path=task.path, nodeid=self._file_id(task.path), task=task
-            )
+            skill_dir = run.settings.skill_dir
+            node_id = file_id(path, root, self.config.rootpath, skill_dir)
+            if isinstance(task, SuiteError):
+                yield BrokenTaskFile.from_parent(self, path=path, nodeid=node_id, problem=task)
+                continue
+            file = TaskFile.from_parent(self, path=path, nodeid=node_id, task=task)
             if file.is_parametrized():
                 raise self.CollectError(
                     f"cannot parametrize {task.id}: pytest_generate_tests or a fixture with params "
@@ -70,9 +80,6 @@ class SuiteDirectory(pytest.Directory):
         return not self.session.isinitpath(path) and bool(
             pytests_own.pytest_ignore_collect(collection_path=path, config=self.config)
         )
-
-    def _file_id(self, path: Path) -> str:
-        return file_id(path, self.config.rootpath, self.config.stash[RUNS].first.settings.skill_dir)
 
 
 class TaskFile(pytest.Module):

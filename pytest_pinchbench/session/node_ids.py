@@ -19,15 +19,13 @@ def split_node_id(node_id: str) -> tuple[str, str] | None:
     return (match["task"], match["suffix"] or "") if match else None
 
 
-def file_id(task_file: Path, rootdir: Path, skill_dir: Path | None) -> str:
-    """Return a task file's node id, short and the same on every machine.
+def file_id(task_file: Path, root: Path, rootdir: Path, skill_dir: Path | None) -> str:
+    """Return the node id of a task file of the suite ``root``, the same on every machine.
 
     ``tasks/...`` in the run's own suite and in a suite outside the rootdir; below the rootdir
     the path from there, as for any test file.
     """
     task_file = task_file.with_name(printable(task_file.name).replace("\n", "?").replace("::", "?"))
-    root = task_file.parent.parent
     own = skill_dir is not None and skill_dir.resolve() == root.resolve()
-    if not own and task_file.is_relative_to(rootdir):
-        return task_file.relative_to(rootdir).as_posix()
-    return f"{task_file.parent.name}/{task_file.name}"
+    base = rootdir if not own and task_file.is_relative_to(rootdir) else root
+    return task_file.relative_to(base).as_posix()

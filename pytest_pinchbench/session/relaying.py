@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from pytest_pinchbench.attempt.line import reaches_relay
 from pytest_pinchbench.issues import SettingsError
@@ -12,6 +13,9 @@ from pytest_pinchbench.results.records import cost_of
 from pytest_pinchbench.session.fixtures import make_environment
 from pytest_pinchbench.session.run import Run
 from pytest_pinchbench.settings import ModelSpec
+
+_TELL_COST = ("openrouter.ai",)
+"""Hosts whose answers say what they cost."""
 
 
 def start_relay(run: Run) -> None:
@@ -22,14 +26,6 @@ def start_relay(run: Run) -> None:
     settings = run.settings
     if settings.relay == "no":
         return
-    environment = make_environment(run, settings)
-    if not reaches_relay(environment):
-        if settings.relay == "auto":
-            return
-        raise SettingsError(
-            f"cannot use the relay: sandboxes of kind {environment.kind} carry no streams. "
-            "--pinchbench-relay auto uses it where it can be"
-        )
     endpoints = {}
     if settings.model.base_url is not None and run.mode.agent_runs:
         endpoints["model"] = _endpoint(settings.model, settings.model.params)
@@ -38,6 +34,19 @@ def start_relay(run: Run) -> None:
         endpoints["judge"] = _endpoint(settings.judge, {})
     if not endpoints:
         return
+    environment = make_environment(run, settings)
+    if not reaches_relay(environment):
+        if settings.relay == "auto":
+            run.say(
+                f"without the model relay: sandboxes of kind {environment.kind} carry no streams"
+            )
+            return
+        raise SettingsError(
+            f"cannot use the relay: sandboxes of kind {environment.kind} carry no streams. "
+            "--pinchbench-relay auto uses it where it can be"
+        )
+    if settings.budget_usd is not None and "model" in endpoints:
+        _check_price(settings.model)
     assert run.directory is not None
     agent = run.mode.agent_runs
     process = RelayProcess(
@@ -59,3 +68,13 @@ def _endpoint(spec: ModelSpec, params: Mapping[str, Any]) -> dict[str, Any]:
         "drop": list(spec.compat.get("drop", ())),
         "price": dict(spec.price) or None,
     }
+
+
+def _check_price(model: ModelSpec) -> None:
+    """Raise ``SettingsError`` for a model whose requests a budget cannot count."""
+    host = urlsplit(model.base_url or "").hostname
+    if not model.price and host not in _TELL_COST:
+        raise SettingsError(
+            f"cannot keep --pinchbench-budget-usd: what {model.id} costs at {host} is not known. "
+            "Give --pinchbench-model-price (`price` of the model in the YAML)"
+        )

@@ -30,6 +30,7 @@ from pytest_pinchbench.session.say import say
 from pytest_pinchbench.settings import Settings
 from pytest_pinchbench.suite.checkout import suite_commit, suite_name
 from pytest_pinchbench.suite.load import load_suite, select
+from pytest_pinchbench.suite.manifest import Rules
 from pytest_pinchbench.suite.task_file import Task
 
 
@@ -41,6 +42,8 @@ class Suites:
         self._selected: dict[Path, tuple[tuple[Task, ...], tuple[TaskFileError, ...]]] = {}
         self.sizes: dict[Path, int] = {}
         """How many task files each suite has, chosen or not."""
+        self.rules: dict[Path, Rules] = {}
+        self.notes: list[str] = []
 
     def selected(self, root: Path) -> tuple[tuple[Task, ...], tuple[TaskFileError, ...]]:
         """The tasks to run from the checkout ``root``, in order, and the files that stand in
@@ -51,6 +54,10 @@ class Suites:
         if root not in self._selected:
             suite = load_suite(root)
             self.sizes[root] = len(suite.tasks) + len(suite.broken)
+            self.rules[root] = suite.manifest.rules
+            if suite.left_out:
+                names = ", ".join(path.name for path in suite.left_out)
+                self.notes.append(f"left out, since the manifest does not name them: {names}")
             tasks, broken = select(suite, self._settings)
             known = self.tasks()
             for task in tasks:

@@ -13,6 +13,7 @@ from pytest_pinchbench.issues import SettingsError
 from pytest_pinchbench.options import only_looks
 from pytest_pinchbench.session.items import TaskFile, TaskItem
 from pytest_pinchbench.session.run import Runs
+from pytest_pinchbench.suite.load import suite_root
 
 
 def check_can_be_honoured(config: pytest.Config) -> None:
@@ -143,7 +144,7 @@ def _is_spelling_of(entry: str, item: TaskItem, config: pytest.Config) -> bool:
     or from where pytest was started, or the id as printed, which starts below its suite.
     """
     path, _, name = entry.partition("::")
-    here, root = config.invocation_params.dir, item.path.parent.parent
+    here, root = config.invocation_params.dir, suite_root(item.path) or item.path
     printed = os.path.relpath(here / path, config.rootpath)
     real = item.path.resolve()
     return item.name.startswith(name) and (

@@ -47,7 +47,7 @@ class Settings:
 
     # what to run
     suite: str | tuple[str, ...]
-    """``all``, ``automated-only``, or task ids in the order given."""
+    """``all``, ``automated-only``, words for ids and groups of tasks, or a tuple of ids."""
     limit: int
     sample_ids: tuple[str, ...]
     skill_dir: Path | None
@@ -70,7 +70,8 @@ class Settings:
     openclaw_install: str
     openclaw_binary: str | None
     skip_bootstrap: bool
-    new_session: bool
+    new_session: bool | None
+    """None: as the suite's own runner does."""
     brave_api_key: str | None = field(repr=False)
     # how often, how long
     attempts: int
@@ -91,7 +92,7 @@ class Settings:
     transcript_limit: int = 60_000
     """Characters of the transcript summary that the judge is shown."""
     judge_view: JudgeView | None = None
-    """None: as the suite has it (``Task.judge_view``)."""
+    """None: as the suite has it (``Task.rules``)."""
     regrade: str | None = None
     # what comes out
     keep_workspace: bool = True
@@ -101,7 +102,7 @@ class Settings:
     budget_usd: float | None = None
     task_max_requests: int | None = None
     # the relay
-    relay: str = "no"
+    relay: str = "auto"
     """``auto``, ``yes`` or ``no``."""
     model_patience: float = 120.0
     model_concurrency: int | None = None

@@ -7,7 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -15,6 +15,7 @@ from pytest_pinchbench.issues import TaskFileError
 from pytest_pinchbench.settings.yaml_document import LineError, YamlError, parse, shown
 from pytest_pinchbench.spelling import did_you_mean
 from pytest_pinchbench.suite.checks import inspect_checks
+from pytest_pinchbench.suite.manifest import Rules
 from pytest_pinchbench.suite.markdown import Section, split_sections
 from pytest_pinchbench.suite.workspace_files import (
     CONTROL,
@@ -24,13 +25,13 @@ from pytest_pinchbench.suite.workspace_files import (
 )
 
 if TYPE_CHECKING:
-    from pytest_pinchbench.settings import JudgeView
     from pytest_pinchbench.settings.yaml_document import Document
 
 GradingType = Literal["automated", "llm_judge", "hybrid"]
 
 LARGEST_FILE = 8 << 20
 """Bytes of a task file."""
+DEFAULT_TIMEOUT_S = 120.0
 _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_])?")
 # a file of the run directory ends in one of these, and each task has a folder there
 _FILES = re.compile(r".*\.(json|jsonl|md|html|txt|xml|csv|lock|tmp)", re.IGNORECASE)
@@ -75,14 +76,14 @@ class Task:
     path: Path
     front_matter: Mapping[str, Any]
     sections: Mapping[str, str]
-    judge_view: JudgeView = "reference"
-    """What a judge is shown where the settings do not say."""
     imports: tuple[str, ...] = ()
     """Modules that the automated checks import at their top."""
     prerequisites: tuple[str, ...] = ()
     """What has to be in the sandbox: ``cli:gh`` is a program, ``npm:NAME`` a package."""
-    warnings: tuple[str, ...] = ()
-    """What is odd about the file, ``path:line: reason`` each."""
+    warnings: tuple[TaskFileError, ...] = ()
+    """What is odd about the file."""
+    rules: Rules = field(default_factory=Rules)
+    """What the suite's own runner does by default."""
 
 
 def load_task(path: Path, root: Path | None = None) -> Task:
@@ -94,11 +95,6 @@ def load_task(path: Path, root: Path | None = None) -> Task:
         return _TaskFile(path, root or path.parent.parent).task()
     except LineError as error:
         raise TaskFileError(path, error.line, error.reason) from None
-
-
-def suite_judge_view(root: Path) -> JudgeView:
-    """Return what a judge is shown of the work on a suite: its manifest decides (README)."""
-    return "full" if (root / "tasks" / "manifest.yaml").is_file() else "reference"
 
 
 class _TaskFile:
@@ -145,7 +141,6 @@ class _TaskFile:
             path=self.path,
             front_matter=matter,
             sections=texts,
-            judge_view=suite_judge_view(self.root),
             imports=() if grading_type == "llm_judge" else self._imports(checks),
             prerequisites=self._prerequisites(),
             warnings=tuple(self._warnings()),
@@ -253,7 +248,7 @@ class _TaskFile:
         known: tuple[GradingType, ...] = get_args(GradingType)
         value = self.front.value.get("grading_type")
         if value is None:
-            raise self._wrong(f"grading_type is missing: one of {', '.join(known)}", "grading_type")
+            return "automated"
         for grading_type in known:
             if value == grading_type:
                 return grading_type
@@ -263,7 +258,7 @@ class _TaskFile:
     def _timeout(self) -> float:
         value = self.front.value.get("timeout_seconds")
         if value is None:
-            raise self._wrong("timeout_seconds is missing", "timeout_seconds")
+            return DEFAULT_TIMEOUT_S
         if not _is_number(value) or value <= 0:
             raise self._wrong(
                 f"timeout_seconds has to be a number of seconds above 0, not {shown(value)}",
@@ -318,17 +313,24 @@ class _TaskFile:
             raise self._wrong("prerequisites has to be a list of texts", "prerequisites")
         return tuple(one.strip() for one in value)
 
-    def _warnings(self) -> list[str]:
+    def _warnings(self) -> list[TaskFileError]:
+        matter = self.front.value
         found: list[tuple[str, tuple[Any, ...]]] = [
             (f"unknown key {shown(key)}{did_you_mean(key, _KEYS)}: it is not acted on", (key,))
-            for key in self.front.value
+            for key in matter
             if key not in _KEYS
         ]
+        for key, default in (
+            ("grading_type", "automated"),
+            ("timeout_seconds", f"{DEFAULT_TIMEOUT_S:g}"),
+        ):
+            if matter.get(key) is None:
+                found.append((f"{key} is missing: {default} is used", (key,)))
         for index, one in enumerate(self._prerequisites()):
             if one.partition(":")[0] not in PREREQUISITES:
                 reason = f"the prerequisite {shown(one)} is not looked for: cli: and npm: are"
                 found.append((reason, ("prerequisites", index)))
-        return [f"{self.path}:{self.front.line(*place)}: {reason}" for reason, place in found]
+        return [TaskFileError(self.path, self.front.line(*at), reason) for reason, at in found]
 
 
 def _is_number(value: Any) -> bool:

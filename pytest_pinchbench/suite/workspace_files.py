@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What would move a terminal's cursor, start a new line, or turn the direction of text."""
+ASSETS = ("assets", "tasks/assets")
+"""Folders of a checkout that ``source`` is looked for in, in this order."""
 _KEY = "workspace_files"
 _LFS = b"version https://git-lfs.github.com/spec/"
 
@@ -40,7 +42,6 @@ class WorkspaceFiles:
         self._wrong = front.error
         self._entries = front.value.get(_KEY)
         self._root = root
-        self._assets = root / "assets"
 
     def read(self) -> tuple[WorkspaceFile, ...]:
         """Return the files. Raises ``YamlError`` for an entry that cannot be used."""
@@ -103,18 +104,18 @@ class WorkspaceFiles:
         def wrong(reason: str) -> Exception:
             return self._wrong(f"source {source!r} {reason}", *place, "source")
 
-        if not is_inside(self._assets, self._root):
-            raise wrong(f"cannot be copied: {self._assets} is a link out of the checkout")
-        found = self._assets / source
         below = source.removeprefix("assets/")
-        if below != source and not found.exists():
-            found = self._assets / below
-        if not is_inside(found, self._assets):
-            raise wrong(f"is a link out of {self._assets}")
+        places = [(self._root / one, name) for one in ASSETS for name in (source, below)]
+        folder, name = next((one for one in places if (one[0] / one[1]).exists()), places[-1])
+        found = folder / name
+        if not is_inside(folder, self._root):
+            raise wrong(f"cannot be copied: {folder} is a link out of the checkout")
+        if not is_inside(found, folder):
+            raise wrong(f"is a link out of {folder}")
         if not found.exists():
             raise wrong(
-                "cannot be copied: there is no such file in assets; complete the checkout, or "
-                "name the other tasks with --pinchbench-suite"
+                "cannot be copied: there is no such file in assets or tasks/assets; complete the "
+                "checkout, or name the other tasks with --pinchbench-suite"
             )
         if not found.is_file():
             raise wrong("is not a file")

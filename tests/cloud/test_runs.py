@@ -84,3 +84,13 @@ def test_a_refused_key_ends_the_run_before_the_first_task(cloud: Cloud, run: Run
 
     result.stdout.fnmatch_lines(["*refuses*"])
     assert cloud.server.created == []
+
+
+def test_a_run_that_its_cloud_keeps_from_the_relay_says_so_once(cloud: Cloud, run: Run) -> None:
+    endpoint = ("--pinchbench-model-base-url=http://127.0.0.1:9/v1", "--pinchbench-model-check=no")
+
+    result = run(cloud, {"task_a": "echo yes > made.txt"}, *endpoint)
+
+    said = f"without the model relay: sandboxes of kind {cloud.name} carry no streams"
+    assert (result.stdout.str() + result.stderr.str()).count(said) == 1
+    result.assert_outcomes(passed=1)

@@ -16,6 +16,7 @@ from pytest_pinchbench.harnesses import find_harness
 from pytest_pinchbench.harnesses.openclaw import OpenClawHarness
 from pytest_pinchbench.issues import HarnessUnavailable, SettingsError
 from pytest_pinchbench.settings import Settings
+from pytest_pinchbench.suite.manifest import Rules
 from pytest_pinchbench.suite.task_file import Prompt
 
 RunAttempt = Callable[..., Attempt]
@@ -35,11 +36,15 @@ def test_prompts_go_in_order_to_one_session(
     assert done.run.issues == ()
 
 
-def test_a_new_session_is_begun_only_when_asked_for(
-    stand_in_harness: OpenClawHarness, attempt: RunAttempt
+@pytest.mark.parametrize(
+    ("asked", "rules"), [(True, Rules()), (None, Rules("categories"))], ids=["asked", "by suite"]
+)
+def test_a_new_session_is_begun_when_the_settings_or_the_suite_say_so(
+    stand_in_harness: OpenClawHarness, attempt: RunAttempt, asked: bool | None, rules: Rules
 ) -> None:
-    stand_in_harness.settings = replace(stand_in_harness.settings, new_session=True)
-    done = attempt(stand_in_harness, make_task("one", Prompt("two", new_session=True), "three"))
+    stand_in_harness.settings = replace(stand_in_harness.settings, new_session=asked)
+    task = make_task("one", Prompt("two", new_session=True), "three")
+    done = attempt(stand_in_harness, replace(task, rules=rules))
     sessions = [call["argv"][call["argv"].index("--session-id") + 1] for call in done.calls]
     assert sessions[0] != sessions[1] == sessions[2]
     texts = [event["message"]["content"][0]["text"] for event in done.run.transcript]

@@ -156,6 +156,13 @@ def test_the_runs_budget_ends_it_in_mid_task(pytester, project, relayed_run):
     result.stdout.fnmatch_lines(["*budget was used up in mid-attempt*"])
 
 
+def test_a_budget_without_a_price_is_an_error_before_anything_runs(project, relayed_run):
+    project({"task_a": GOOD})
+    endpoint, result = relayed_run([answer], "--pinchbench-budget-usd=0.35")
+    result.stderr.fnmatch_lines(["*what lab/m costs at 127.0.0.1 is not known*model-price*"])
+    assert (result.ret, endpoint.requests) == (pytest.ExitCode.USAGE_ERROR, [])
+
+
 def test_the_judge_is_asked_through_the_relay(pytester, project, relayed_run, monkeypatch):
     monkeypatch.setenv("JUDGE_MODEL_API_KEY", "sk-the-real-key-of-the-judge")
     project({"task_a": GOOD}, task_a={"grading_type": "llm_judge"})

@@ -130,12 +130,13 @@ class OpenClawHarness:
         issues: list[Issue] = []
         requests: Requests | None = None
         patience = config.silence_limit(version)
+        new_session = task.rules.begins_sessions(self.settings.new_session)
         began = time.time()
         for prompt in task.prompts:
             left = line.begin_turn(patience)
             if not left:
                 break
-            session = conversation.next_session(prompt.new_session and self.settings.new_session)
+            session = conversation.next_session(prompt.new_session and new_session)
             arguments, stdin = config.turn_arguments(version, session, prompt.text, left)
             if too_long := _too_long(arguments, agent):
                 issues.append(too_long)
