@@ -45,7 +45,8 @@ def attempt_page(directory: RunDirectory, record: Record, run: Mapping[str, Any]
     folder = directory.attempt_dir(record["task_id"], record["attempt"])
     found = list(steps(trajectory(directory, record)))
     longest = max((step.seconds or 0 for step in found), default=0)
-    scoring: Mapping[str, Any] = record["meta"]["benchmark"]["scoring"] or {}
+    graded = record["meta"]["benchmark"]["scoring"]
+    scoring: Mapping[str, Any] = graded if graded else {}
     truth: Mapping[str, Any] = record["ground_truth"]
     texts = (
         *(("Prompt", text) for text in truth.get("prompts", ())),
