@@ -9,7 +9,7 @@ from pytest_pinchbench.reports import formats, text
 from pytest_pinchbench.reports.attempt_page import NAME
 from pytest_pinchbench.reports.markdown import why_no_score
 from pytest_pinchbench.reports.page import page
-from pytest_pinchbench.reports.terminal import selection, warnings, what_is_missing
+from pytest_pinchbench.reports.terminal import selection, valid_of, warnings, what_is_missing
 from pytest_pinchbench.results.comparison import Comparison
 from pytest_pinchbench.results.files import safe_name
 
@@ -117,7 +117,7 @@ def _category(category: Mapping[str, Any]) -> Mapping[str, Any]:
             (formats.score(mean), _number(mean)),
             (formats.bounds(interval), _number(interval and interval[0])),
             (formats.percent(full), _number(full)),
-            (formats.count(category["tasks"]), category["tasks"]),
+            (valid_of(category), category["tasks"]),
         ],
     }
 
