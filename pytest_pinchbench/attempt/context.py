@@ -6,12 +6,12 @@ import posixpath
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pytest_pinchbench.attempt.kept_work import read_recording
 from pytest_pinchbench.attempt.line import RelayedLine
 from pytest_pinchbench.attempt.needs import find_missing
-from pytest_pinchbench.environments import Environment, Sandbox
+from pytest_pinchbench.environments import Environment, Sandbox, check_reachable
 from pytest_pinchbench.harnesses import DirectLine, Harness
 from pytest_pinchbench.issues import Issue
 from pytest_pinchbench.redaction import Redactor
@@ -71,7 +71,7 @@ class AttemptContext:
     def check_judge(self, task: Task) -> None:
         """Raise ``EnvironmentUnavailable`` where no sandbox can reach the task's judge."""
         if task.grading_type != "automated" and self.judge and self.relay is None:
-            self.environment.url_inside(self.judge.base_url or "")
+            check_reachable(self.environment, self.judge.base_url or "")
 
     @contextmanager
     def line(
@@ -119,7 +119,8 @@ class AttemptContext:
         if spec.base_url is None:
             yield spec
         elif self.relay is None:
-            yield replace(spec, base_url=self.environment.url_inside(spec.base_url))
+            check_reachable(self.environment, spec.base_url)
+            yield spec
         else:
             grant = self.relay.open(
                 sandbox.name,

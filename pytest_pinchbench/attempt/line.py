@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pytest_pinchbench.harnesses import AgentRun, Requests, Usage, sum_usage
-from pytest_pinchbench.issues import EnvironmentUnavailable, Issue, SandboxFailure
+from pytest_pinchbench.issues import Issue, SandboxFailure
 from pytest_pinchbench.relay.client import GrantClient, RelayLost
 from pytest_pinchbench.relay.tunnel import Tunnel
 
@@ -25,16 +25,6 @@ _HARD_MARGIN = 60.0
 def reaches_relay(environment: Environment) -> bool:
     """Return whether sandboxes of this kind can be connected with the relay."""
     return environment.on_this_machine or getattr(environment, "has_streams", False)
-
-
-def _shares_loopback(environment: Environment) -> bool:
-    if not environment.on_this_machine:
-        return False
-    try:
-        environment.url_inside("http://127.0.0.1")
-    except EnvironmentUnavailable:  # its network is closed
-        return False
-    return True
 
 
 class RelayedLine:
@@ -60,7 +50,7 @@ class RelayedLine:
         self._watched = False
         self._last: Requests | None = None
         try:
-            self._tunnel = None if _shares_loopback(environment) else Tunnel(sandbox, grant.port)
+            self._tunnel = None if environment.shares_loopback else Tunnel(sandbox, grant.port)
         except BaseException:
             grant.close()
             raise
