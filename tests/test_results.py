@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from support.records import make_run, record, result
@@ -23,7 +23,7 @@ from pytest_pinchbench.issues import (
     SandboxFailure,
 )
 from pytest_pinchbench.results.files import safe_name, write_json
-from pytest_pinchbench.results.records import user_properties
+from pytest_pinchbench.results.records import RunDescription, user_properties
 from pytest_pinchbench.results.run_directory import RunDirectory, read_record
 
 
@@ -278,9 +278,48 @@ def test_a_result_that_cannot_be_written_stops_the_run_and_is_not_lost(tmp_path,
     directory = RunDirectory(tmp_path / "run")
     directory.path.mkdir()
     (directory.path / "task_00_hello").write_text("a file where the folder belongs")
-    with pytest.raises(ResultsUnwritable, match=r"cannot write results into .*copy what is in"):
+    with pytest.raises(ResultsUnwritable, match=r"cannot write .*copy what is in"):
         directory.write(result())
     (written,) = spill.rglob("result.json")
     (directory.path / "task_00_hello").unlink()
     shutil.copytree(written.parents[2], directory.path, dirs_exist_ok=True)
     assert directory.read("task_00_hello", 1)["metrics"]["score"] == 1.0
+
+
+def test_nothing_else_of_a_run_that_cannot_be_written_ends_in_a_traceback(tmp_path):
+    source = RunDirectory(tmp_path / "earlier")
+    source.write(result())
+    (tmp_path / "file").write_text("a file where a folder belongs")
+    target = RunDirectory(tmp_path / "file")
+    with pytest.raises(ResultsUnwritable, match=r"cannot write .*file/task_00_hello/attempt-1: "):
+        target.copy_from(source, source.read("task_00_hello", 1))
+    with pytest.raises(ResultsUnwritable, match=r"run\.json: .*--pinchbench-results-dir"):
+        target.write_run(cast(RunDescription, {}))
+
+
+@pytest.mark.slow
+def test_reports_that_cannot_be_written_are_said_and_the_run_is_not_a_success(
+    pytester, project, run
+):
+    runs = pytester.path / "pinchbench-results" / "*" / "*"
+    project({"task_a": f"for run in {runs}; do mkdir $run/summary.json; done; echo yes > made.txt"})
+    outcome = run()
+    assert outcome.ret == pytest.ExitCode.TESTS_FAILED
+    outcome.stdout.fnmatch_lines(["*cannot write *summary.json: *", "Mean score  1.000*"])
+
+
+@pytest.mark.slow
+def test_a_run_json_that_cannot_be_written_is_one_line_before_anything_is_paid(
+    pytester, project, run
+):
+    log = pytester.path / "ran.log"
+    project({"task_a": f"echo x >> {log}"})
+    (pytester.path / "skill" / "conftest.py").write_text(
+        "import glob, shutil\n"
+        "def pytest_collection_modifyitems():\n"
+        "    [shutil.rmtree(one) for one in glob.glob('pinchbench-results/*/*')]\n"
+    )
+    outcome = run("--confcutdir=skill", "-c", "/dev/null", "skill/tasks")
+    assert outcome.ret == pytest.ExitCode.USAGE_ERROR
+    outcome.stderr.fnmatch_lines(["*ERROR: cannot write *run.json: *"])
+    assert not log.exists()

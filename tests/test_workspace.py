@@ -56,6 +56,17 @@ def test_a_workspace_starts_with_the_tasks_files(sandbox, tmp_path):
     assert (root, folder, task_id) == (sandbox.workspace_root, "pinchbench", task.id)
 
 
+def test_an_asset_that_its_owner_can_run_can_be_run_by_the_agent(sandbox, tmp_path):
+    files = []
+    for name, mode in {"tool.sh": 0o755, "data.txt": 0o644}.items():
+        (tmp_path / name).write_text("#!/bin/sh\necho ran")
+        (tmp_path / name).chmod(mode)
+        files.append(WorkspaceFile(f"in/{name}", source=tmp_path / name))
+    workspace = make_workspace(sandbox, make_task(workspace_files=tuple(files)), nothing)
+    done = sandbox.exec(["sh", "-c", "in/tool.sh; test ! -x in/data.txt"], cwd=workspace.path)
+    assert (done.exit_code, done.stdout) == (0, b"ran\n")
+
+
 def test_an_empty_workspace_is_there_and_no_two_are_the_same(sandbox):
     first = make_workspace(sandbox, make_task(), nothing)
     second = make_workspace(sandbox, make_task(), nothing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import posixpath
 import secrets
 from collections.abc import Callable, Mapping
@@ -51,6 +52,13 @@ def make_workspace(
     files: dict[str, bytes | None] = {path: None}
     files.update({posixpath.join(path, dest): data for dest, data in task_files(task).items()})
     sandbox.write({**files, **also(path)})
+    programs = [
+        posixpath.join(path, file.dest)
+        for file in task.workspace_files
+        if file.source and os.access(file.source, os.X_OK)
+    ]
+    if programs:
+        sandbox.exec(["chmod", "u+x", *programs], timeout=60)
     return Workspace(path)
 
 

@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pytest_pinchbench.issues import SettingsError
+from pytest_pinchbench.issues import ResultsUnwritable, SettingsError
 from pytest_pinchbench.reports import github, text
 from pytest_pinchbench.reports.markdown import comparison_markdown, gate_markdown, table_markdown
 from pytest_pinchbench.results.comparison import compare_with_last
-from pytest_pinchbench.results.files import write_atomically
+from pytest_pinchbench.results.files import write_atomically, writing
 from pytest_pinchbench.results.gates import comparison_gate
 from pytest_pinchbench.results.summary import Summary
 
@@ -48,10 +48,11 @@ def compare_finished(
     markdown = ("\n\n".join(parts) + "\n").encode("utf-8", "replace")
     path = results_dir / "comparison.md"
     try:
-        results_dir.mkdir(parents=True, exist_ok=True)
+        with writing(path):
+            results_dir.mkdir(parents=True, exist_ok=True)
         write_atomically(path, markdown)
         lines.append(f"As Markdown {path}")
-    except OSError as error:
-        lines.append(f"cannot write {path}: {error.strerror}; see --pinchbench-results-dir")
+    except ResultsUnwritable as error:
+        lines.append(str(error))
     lines += github.append_to_step_summary(markdown, environ)
     return lines, gate is not None and not gate["met"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_pinchbench.issues import OtherExperiment, PinchBenchError
-from pytest_pinchbench.results.files import has_shape, read_json, safe_name, write_json
+from pytest_pinchbench.results.files import has_shape, read_json, safe_name, write_json, writing
 from pytest_pinchbench.results.identity import check_same_experiment
 from pytest_pinchbench.results.records import Record, RunDescription, iso_time
 from pytest_pinchbench.results.run_directory import RunDirectory, read_record
@@ -153,7 +153,8 @@ def merge_runs(paths: Sequence[Path], results_dir: Path) -> tuple[RunDirectory, 
     target = RunDirectory.new(results_dir, first["model"])
     for folder, record in chosen.values():
         destination = target.attempt_dir(record["task_id"], record["attempt"])
-        shutil.copytree(folder, destination)
+        with writing(destination):
+            shutil.copytree(folder, destination)
     selected = {
         (one["task_id"], one["attempt"]): one for each in descriptions for one in each["selected"]
     }

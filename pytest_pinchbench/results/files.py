@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pytest_pinchbench.issues import ResultsUnwritable
+
 # a lone surrogate, which a model can produce, has no UTF-8: it stays the escape JSON has
 LENIENT = ("utf-8", "backslashreplace")
 
@@ -60,9 +62,24 @@ def json_bytes(value: Any) -> bytes:
     return text.encode(*LENIENT) + b"\n"
 
 
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn an ``OSError`` into ``ResultsUnwritable``, which names the file or folder."""
+    try:
+        yield
+    except OSError as error:
+        raise ResultsUnwritable(
+            f"cannot write {path}: {error.strerror or error}. Make room there, or name another "
+            "folder with --pinchbench-results-dir."
+        ) from None
+
+
 def write_atomically(path: Path, data: bytes) -> None:
-    """A reader sees the old file or the new one, and a killed process leaves no torn one."""
-    with _temporary(path) as temporary:
+    """Write a file of which a reader sees the old content or the new one.
+
+    A killed process leaves no torn file. Raises ``ResultsUnwritable``.
+    """
+    with writing(path), _temporary(path) as temporary:
         with open(temporary, "wb") as stream:  # a killed process of this number may have left one
             stream.write(data)
             stream.flush()
@@ -76,4 +93,5 @@ def _temporary(path: Path) -> Iterator[Path]:
     try:
         yield temporary
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)

@@ -24,6 +24,7 @@ from pytest_pinchbench.results.files import (
     safe_name,
     write_atomically,
     write_json,
+    writing,
 )
 from pytest_pinchbench.results.records import RECORD_SHAPE, Record, RunDescription, TaskResult
 
@@ -85,14 +86,17 @@ class RunDirectory:
         write_json(path, document)
 
     def copy_from(self, source: RunDirectory, record: Record) -> Record:
-        """Take an attempt's files over from another run, with this record."""
+        """Take an attempt's files over from another run, with this record. Raises
+        ``ResultsUnwritable``.
+        """
         folder = self.attempt_dir(record["task_id"], record["attempt"])
-        shutil.copytree(
-            source.attempt_dir(record["task_id"], record["attempt"]),
-            folder,
-            ignore=shutil.ignore_patterns("result.json"),
-            dirs_exist_ok=True,
-        )
+        with writing(folder):
+            shutil.copytree(
+                source.attempt_dir(record["task_id"], record["attempt"]),
+                folder,
+                ignore=shutil.ignore_patterns("result.json"),
+                dirs_exist_ok=True,
+            )
         write_json(folder / "result.json", record)
         return record
 
@@ -104,17 +108,14 @@ class RunDirectory:
         folder = self.attempt_dir(result.record["task_id"], result.record["attempt"])
         try:
             _write_result(folder, result)
-        except OSError as error:
-            reason = f"cannot write results into {folder}: {error.strerror or error}"
+        except ResultsUnwritable as error:
             spilled = Path(tempfile.gettempdir(), f"pinchbench-spill-{os.getpid()}")
             try:
                 _write_result(spilled / folder.relative_to(self.path), result)
-            except OSError as second:
-                raise ResultsUnwritable(
-                    f"{reason}. The attempt is lost ({spilled}: {second.strerror})."
-                ) from None
+            except ResultsUnwritable as second:
+                raise ResultsUnwritable(f"{error} The attempt is lost: {second}") from None
             raise ResultsUnwritable(
-                f"{reason}. The attempt is in {spilled}: make room, copy what is in there to "
+                f"{error} The attempt is in {spilled}: make room, copy what is in there to "
                 f"{self.path}, and resume."
             ) from None
         return folder
@@ -214,7 +215,8 @@ class RunDirectory:
 
 
 def _write_result(folder: Path, result: TaskResult) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     for name, data in result.files.items():
         write_atomically(folder / name, data)
     write_json(folder / "result.json", result.record)

@@ -53,12 +53,6 @@ _SHAPE = {
 }
 """What is read of the summary of a run to compare with."""
 
-# where a run keeps its files and what it does with its scores change no score
-_NO_PART_OF_THE_DIGEST = (
-    *("results_dir", "data_dir", "skill_dir", "keep_workspace", "keep_environment"),
-    *("resume", "regrade", "merge", "compare", "compare_fail", "fail_under", "budget_usd"),
-)
-
 
 def summarize(
     records: Sequence[Record],
@@ -128,7 +122,7 @@ def summarize(
         },
         "identity": run.get("identity"),
         "settings": settings,
-        "settings_digest": _digest(settings),
+        "settings_digest": _digest(run.get("identity"), wanted),
     }
 
 
@@ -300,8 +294,7 @@ def _usage(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: sum(usage[name] for usage in usages) for name in _TOKENS}
 
 
-def _digest(settings: Mapping[str, Any]) -> str:
+def _digest(identity: Any, wanted: Sequence[tuple[str, int]]) -> str:
     """Two runs with the same digest were asked for the same thing."""
-    kept = {key: settings[key] for key in settings if key not in _NO_PART_OF_THE_DIGEST}
-    canonical = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+    canonical = json.dumps([identity, wanted], sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(canonical.encode("utf-8", "backslashreplace")).hexdigest()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_pinchbench.issues import ResultsUnwritable
 from pytest_pinchbench.reports import junit
 from pytest_pinchbench.reports.conversation import conversation
 from pytest_pinchbench.reports.group import report_group
@@ -83,6 +84,7 @@ class ReportHooks:
         self._results = _Results(runs)
         self._shown = False
         self._code = 0
+        self._unwritten = False
 
     def summaries(self) -> dict[str, Summary]:
         """Return the summary of each run, which has ended, by what its model is called."""
@@ -103,7 +105,11 @@ class ReportHooks:
             return (yield)
         session.exitstatus = self._exit_code(int(session.exitstatus))
         for run, ended in self._results.ended:
-            ended.write(run.say)
+            try:
+                ended.write(run.say)
+            except ResultsUnwritable as error:  # what was paid for is in the records
+                run.say(str(error))
+                self._unwritten = True
             junit.add_suite_properties(self._config, ended.summary, run.name)
         result = yield
         # a plugin may have made a success of a session without tests (testmon)
@@ -143,7 +149,8 @@ class ReportHooks:
 
     def _exit_code(self, code: int) -> int:
         """Return the worst exit code of the runs, given pytest's for all of them."""
-        return max(ended.exit_code(code) for _, ended in self._results.ended)
+        worst = max(ended.exit_code(code) for _, ended in self._results.ended)
+        return max(worst, int(self._unwritten))
 
     def _last_lines(self) -> list[Line]:
         lines = []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_pinchbench.issues import SettingsError
+from pytest_pinchbench.issues import ResultsUnwritable, SettingsError
 from pytest_pinchbench.options import only_looks
 from pytest_pinchbench.session.items import TaskFile, TaskItem
 from pytest_pinchbench.session.run import Runs
@@ -92,7 +92,10 @@ class SelectionHooks:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         chosen = [item.nodeid for item in self._chosen(session)]
         if not hasattr(session.config, "workerinput"):
-            self._runs.select(chosen)
+            try:
+                self._runs.select(chosen)
+            except ResultsUnwritable as error:
+                raise pytest.UsageError(str(error)) from None
             self._runs.to_run = len(session.items)
         elif (directory := self._runs.first.directory) is not None:
             # xdist tells the controller what is to run, and not what was chosen

@@ -120,9 +120,19 @@ def test_a_crash_is_fatal_and_quotes_the_last_words() -> None:
     assert "exit code 134: FATAL ERROR: heap out of memory" in issue.message
 
 
-def test_a_kill_is_a_crash_even_after_a_refusal() -> None:
-    ended = codes(result(-9), [*WORKED, failed("400 too long", second=2.0)])
-    assert ("FATAL", "agent_crash") in ended
+@pytest.mark.parametrize("code", [-1, -2, -9, -15, 129, 130, 137, 143])
+def test_an_agent_that_ended_its_own_openclaw_is_graded(code: int) -> None:
+    """Another try would be the prize for it."""
+    assert codes(result(code), DONE) == [("ERROR", "agent_ended")]
+    refused = [*WORKED, failed("400 too long", second=2.0)]
+    assert codes(result(code), refused) == [("ERROR", "request_refused"), ("ERROR", "agent_ended")]
+
+
+@pytest.mark.parametrize("code", [-9, 137, -6, -11])
+def test_what_ends_openclaw_before_an_answer_or_by_its_own_fault_is_a_crash(code: int) -> None:
+    assert codes(result(code), [user("hi")]) == [("FATAL", "agent_crash")]
+    if code in (-6, -11):
+        assert codes(result(code), DONE) == [("FATAL", "agent_crash")]
 
 
 def test_no_transcript_is_fatal_and_says_how_openclaw_ended() -> None:

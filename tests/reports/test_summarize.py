@@ -128,11 +128,14 @@ def test_a_cost_that_is_known_in_part_says_so():
 
 
 def test_the_settings_digest_tells_what_was_asked_for_and_not_where_it_went():
-    def digest(**settings):
-        return summarize([], {"settings": settings})["settings_digest"]
+    def digest(identity, *attempts, **settings):
+        run = {**selected(*attempts), "identity": identity, "settings": settings}
+        return summarize([], run)["settings_digest"]
 
-    assert digest(attempts=1) != digest(attempts=3)
-    assert digest(attempts=1, results_dir="a") == digest(results_dir="b", attempts=1)
+    one = digest({"model": "m"}, ("task_a", 1), results_dir="a")
+    assert one == digest({"model": "m"}, ("task_a", 1), results_dir="b")
+    assert one != digest({"model": "n"}, ("task_a", 1))
+    assert one != digest({"model": "m"}, ("task_a", 1), ("task_a", 2))
 
 
 def test_a_run_is_read_from_its_directory_and_from_its_summary(tmp_path):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,6 +33,7 @@ _ABOUT_THE_CONTENT = re.compile(
     r"|request.{0,20}too (long|large)|content.?(filter|policy)|finish.?reason.{0,5}safety",
     re.IGNORECASE,
 )
+_KILLING = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
 # 2026.9.6 ends a turn in this way when a tool call of the model's is not JSON; earlier releases
 # take it for a call without arguments. The endpoint did its part.
 _ABOUT_THE_ANSWER = re.compile(r"malformed tool call", re.IGNORECASE)
@@ -124,6 +126,9 @@ def find_issues(
         issues.append(
             Issue("ERROR", "bad_answer", "the model's last answer was empty, and OpenClaw gave up")
         )
+    elif heard and _was_killed(result.exit_code):
+        text = f"the agent ended its own OpenClaw, or used up its memory: {_ending(result)}"
+        issues.append(Issue("ERROR", "agent_ended", text))
     elif result.exit_code < 0 or (result.exit_code and not failure):
         issues.append(Issue("FATAL", "agent_crash", f"OpenClaw ended with {_ending(result)}"))
     elif not failure and not transcript:
@@ -144,6 +149,13 @@ def find_issues(
             )
         )
     return issues
+
+
+def _was_killed(exit_code: int) -> bool:
+    """Whether a signal ended OpenClaw that a process sends to another, or the kernel for want of
+    memory; nobody but its agent had a reason to.
+    """
+    return (-exit_code if exit_code < 0 else exit_code - 128) in _KILLING
 
 
 def _why_starved(
