@@ -110,17 +110,14 @@ class AttemptContext:
         sandbox: Sandbox,
         patience: float,
         connect_patience: float = 3600.0,
-    ) -> Iterator[ModelSpec]:
-        """Give a spec as it is reached in the sandbox, with a token in the place of its key.
+    ) -> Iterator[DirectLine | RelayedLine]:
+        """Connect a sandbox with an endpoint, for other requests than the agent's.
 
         ``role`` is ``model`` or ``judge``; patiences: see :meth:`RelayClient.open`. Raises
         ``SandboxFailure``, ``EnvironmentUnavailable``.
         """
-        if spec.base_url is None:
-            yield spec
-        elif self.relay is None:
-            check_reachable(self.environment, spec.base_url)
-            yield spec
+        if spec.base_url is None or self.relay is None:
+            yield DirectLine(spec, self.environment, 0.0)
         else:
             grant = self.relay.open(
                 sandbox.name,
@@ -128,9 +125,10 @@ class AttemptContext:
                 seconds=86_400.0,
                 patience=patience,
                 connect_patience=connect_patience,
+                record=self.settings.record,
             )
             with RelayedLine(sandbox, self.environment, spec, grant) as line:
-                yield line.model
+                yield line
 
     def open_sandbox(self, task: Task) -> Sandbox:
         """Open a fresh sandbox that lives long enough for the task. Raises ``SandboxFailure``."""

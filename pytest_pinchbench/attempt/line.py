@@ -15,6 +15,7 @@ from pytest_pinchbench.relay.client import GrantClient, RelayLost
 from pytest_pinchbench.relay.tunnel import Tunnel
 
 if TYPE_CHECKING:
+    from pytest_pinchbench.attempt.grading import Grade
     from pytest_pinchbench.environments import Environment, Sandbox
     from pytest_pinchbench.settings import ModelSpec
 
@@ -96,6 +97,19 @@ class RelayedLine:
         self._ended = self._ended or reason
         with contextlib.suppress(SandboxFailure):
             self._sandbox.interrupt()
+
+    def grade(self, run: AgentRun, grade: Grade) -> tuple[AgentRun, Grade]:
+        """End a judge's line. Return its usage in the grade, its requests in the recording."""
+        try:
+            state = self._grant.close()
+        except RelayLost:
+            return run, grade
+        if state["exchanges"]:
+            grade = replace(grade, judge_usage=usage_of(tuple(state["exchanges"])))
+        if state["recording"] and run.recording is not None:
+            judged = ({**line, "is_judge": True} for line in state["recording"])
+            run = replace(run, recording=(*run.recording, *judged))
+        return run, grade
 
     def close(self, run: AgentRun) -> AgentRun:
         try:
