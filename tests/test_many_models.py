@@ -41,7 +41,8 @@ def several(
 
 ARGUMENTS = (
     *("--pinchbench", "--model", "good", "--model", "poor", "--pinchbench-env", "local"),
-    *("--pinchbench-config=models.yaml", "--pinchbench-model-check=no", "-p", "no:rerunfailures"),
+    *("--pinchbench-config=models.yaml", "--pinchbench-model-check=no", "--pinchbench-relay=no"),
+    *("-p", "no:rerunfailures"),
 )
 
 

@@ -182,7 +182,8 @@ def _grade(
                 check_timeout=settings.check_timeout,
                 transcript_limit=settings.transcript_limit,
                 judge_view=context.judge_view(task),
-                new_session=task.rules.begins_sessions(settings.new_session),
+                new_session=task.rules.begins_sessions(settings.new_session)
+                and any(prompt.new_session for prompt in task.prompts),
                 previous=this.grade,
             )
             wait = backoff(this.judge_retries, grade.retry_after)
