@@ -79,6 +79,7 @@ def test_every_option_of_the_table_is_in_the_help_with_its_default(
 def test_the_options_people_are_promised_are_there() -> None:
     promised = """
         suite limit sample-ids skill-dir skill-repo-url skill-repo-tag data-dir params config
+        list check
         model model-base-url model-api-key model-api-protocol model-params context-window
         max-tokens judge-model judge-base-url judge-api-key judge-api-protocol judge-params
         judge-timeout env recipe image workspace-root keep-environment openclaw-version

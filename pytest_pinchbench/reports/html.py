@@ -15,7 +15,7 @@ from pytest_pinchbench.reports import formats, text
 from pytest_pinchbench.reports.conversation import conversation
 from pytest_pinchbench.reports.markdown import why_no_score
 from pytest_pinchbench.reports.page import attempt_html, source, templates
-from pytest_pinchbench.reports.terminal import selection, warnings, what_is_missing
+from pytest_pinchbench.reports.terminal import selection, valid_of, warnings, what_is_missing
 from pytest_pinchbench.results.comparison import Comparison
 from pytest_pinchbench.results.records import Record
 from pytest_pinchbench.results.run_directory import RunDirectory
@@ -124,7 +124,7 @@ def _category(category: Mapping[str, Any]) -> Mapping[str, Any]:
             (formats.score(mean), _number(mean)),
             (formats.bounds(interval), _number(interval and interval[0])),
             (formats.percent(full), _number(full)),
-            (formats.count(category["tasks"]), category["tasks"]),
+            (valid_of(category), category["tasks"]),
         ],
     }
 

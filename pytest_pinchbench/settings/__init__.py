@@ -115,6 +115,8 @@ class Settings:
     """The section ``harnesses.<name>`` of the YAML file, for another harness than OpenClaw's."""
     # about these settings
     show_recipe: bool = False
+    list: str | None = None
+    check: bool = False
     warnings: tuple[str, ...] = ()
     """What the user should be told once, though nothing is wrong."""
     origins: Mapping[str, str] = field(default_factory=dict, repr=False)
