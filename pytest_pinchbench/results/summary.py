@@ -90,6 +90,7 @@ def summarize(
         for task_id in dict.fromkeys(task_id for task_id, _ in wanted)
     ]
     times = [task["execution_time"] for task in tasks if task["execution_time"] is not None]
+    waited = [timing["waiting"] for record in records if (timing := record.get("timing"))]
     valid = _score(tasks)
     settings = run.get("settings") or {}
     official = bool(wanted) and counts["scored"] == counts["selected"]
@@ -107,6 +108,7 @@ def summarize(
         "wall_seconds": wall_seconds,
         "task_seconds": fmean(times) if times else None,
         "startup_seconds": _startup(records),
+        "waiting_seconds": sum(waited) if waited else None,
         "official": official,
         "partial": partial,
         "selection": selection,
