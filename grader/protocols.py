@@ -176,13 +176,13 @@ def usage_of(counts: Mapping[str, Any], requests: int) -> Dict[str, Any]:
         whole = isinstance(found, (int, float)) and not isinstance(found, bool)
         return int(found) if whole and 0 <= found < 1 << 53 else 0
 
-    # Anthropic counts cached tokens apart from the others.
+    # Anthropic counts cached tokens apart; LiteLLM gives its fields beside a sum that has them.
     apart_read = number("cache_read_input_tokens")
     cache_write = number("cache_creation_input_tokens")
     within = number("prompt_tokens_details", "cached_tokens") or number(
         "input_tokens_details", "cached_tokens"
     )
-    given = (number("prompt_tokens") or number("input_tokens")) + apart_read + cache_write
+    given = number("prompt_tokens") or number("input_tokens") + apart_read + cache_write
     written = number("completion_tokens") or number("output_tokens")
     cost = counts.get("cost")  # OpenRouter's, in dollars
     priced = isinstance(cost, (int, float)) and not isinstance(cost, bool) and 0 <= cost < 1e9

@@ -68,6 +68,9 @@ _POSITIVE = readers.number(above=0)
 _FRACTION = readers.number(most=1)
 _PROTOCOL = readers.choice(*PROTOCOLS)
 _INSTALL = readers.choice(*INSTALL_STRATEGIES)
+_LIST = readers.choice("text", "json")
+_BARE = {readers.yes_no: "yes", _LIST: "text"}
+"""What an option without a value means."""
 
 # Places in the YAML file.
 _B = f"{BENCHMARK}."
@@ -96,6 +99,12 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
                "https://github.com/pinchbench/skill.git", "URL", yaml=(_B + "skill_repo_url",)),
         Option("skill-repo-tag", "", readers.text, "tag of the suite", "v1.1.0", "TAG",
                yaml=(_B + "skill_repo_tag",)),
+        Option("list", "", _LIST,
+               "print the selected tasks with what they need, and run nothing: text or json",
+               metavar="text|json"),
+        Option("check", "", readers.yes_no,
+               "check task files and try their checks where no agent has worked, and run nothing",
+               "no"),
         Option("data-dir", "", readers.path,
                "folder for clones and installed OpenClaw versions"
                " (default: the user's data directory)", metavar="DIR", yaml=(_E + "data_dir",)),
@@ -218,7 +227,7 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
                yaml=(_H + "skip_bootstrap",)),
         Option("new-session", "agent", readers.yes_no,
                "begin a new session at prompts that say new_session (default: yes in a suite"
-               " whose manifest has categories)", metavar="yes|no",
+               " whose manifest has categories)",
                yaml=(_H + "new_session",)),
         Option("brave-api-key", "agent", readers.text,
                "key for OpenClaw's web search; prefer BRAVE_API_KEY", metavar="KEY",
@@ -321,9 +330,9 @@ def add_options(parser: pytest.Parser) -> None:
     for option in OPTIONS:
         group = parser.getgroup(f"pinchbench-{option.group}", f"PinchBench: {option.group}")
         shape: dict[str, Any] = {"metavar": option.metavar}
-        if option.read is readers.yes_no:
-            # a bare option means yes
-            shape = {"nargs": "?", "const": "yes", "metavar": "yes|no"}
+        if option.read in _BARE:
+            metavar = option.metavar or "yes|no"
+            shape = {"nargs": "?", "const": _BARE[option.read], "metavar": metavar}
         elif option.several:
             shape["action"] = "append"
         help = option.help

@@ -40,6 +40,8 @@ OTHER = {
     "skill-dir": "elsewhere",
     "skill-repo-url": "https://example.com/other.git",
     "skill-repo-tag": "v9",
+    "list": "json",
+    "check": "yes",
     "data-dir": "elsewhere",
     "params": '{"timeout_multiplier": 2}',
     "config": "other.yaml",

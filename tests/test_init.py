@@ -23,7 +23,9 @@ def test_the_file_that_it_writes_runs_as_it_is(project, pytester, monkeypatch):
             (pytester.path / "below").mkdir()
             shell.chdir(pytester.path / "below")
             assert pytester.runpytest("--pinchbench-init").ret == 0
-        result = pytester.runpytest("--pinchbench", "--pinchbench-env=local")
+        result = pytester.runpytest(
+            "--pinchbench", "--pinchbench-env=local", "--pinchbench-relay=no"
+        )
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["pinchbench: model lab/m, environment local"])
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.settings_of import settings_of
@@ -79,6 +79,7 @@ def test_every_option_of_the_table_is_in_the_help_with_its_default(
 def test_the_options_people_are_promised_are_there() -> None:
     promised = """
         suite limit sample-ids skill-dir skill-repo-url skill-repo-tag data-dir params config
+        list check
         model model-base-url model-api-key model-api-protocol model-params context-window
         max-tokens judge-model judge-base-url judge-api-key judge-api-protocol judge-params
         judge-timeout env recipe image workspace-root keep-environment openclaw-version
@@ -708,7 +709,6 @@ def test_another_harness_gets_the_section_under_its_own_name(
     )
     settings = resolve(file, "--pinchbench-harness=mine")
     assert settings.harness_settings == {"level": [1, 2], "api_key": "sekrit-of-mine"}
-    assert Settings.from_json(settings.to_json()) == settings
     assert "sekrit-of-mine" in settings.secrets()
     assert "sekrit" not in json.dumps(settings.public())
     assert resolve(file).harness_settings == {}
@@ -836,15 +836,4 @@ def test_settings_print_no_api_key(loaded: Settings) -> None:
 
 
 def test_a_worker_gets_the_same_settings(loaded: Settings) -> None:
-    assert Settings.from_json(json.loads(json.dumps(loaded.to_json()))) == loaded
-
-
-def test_settings_with_no_optional_value_survive_the_way_to_a_worker(resolve: Resolve) -> None:
-    settings = resolve()
-    value: Any = json.loads(json.dumps(settings.to_json()))
-    assert Settings.from_json(value) == settings
-
-
-def test_a_regrade_survives_the_way_to_a_worker(resolve: Resolve) -> None:
-    settings = resolve("--pinchbench-regrade=x", "--pinchbench-skill-dir=y")
-    assert Settings.from_json(settings.to_json()) == settings
+    assert pickle.loads(pickle.dumps(loaded)) == loaded

@@ -117,6 +117,50 @@ def test_a_lost_worker_loses_its_item_and_not_the_run(pytester, project, run):
 
 
 @pytest.mark.slow
+def test_a_worker_that_is_killed_leaves_no_sandbox(pytester, project, run):
+    pid = pytester.path / "pid"
+    project({"task_a": GOOD, "task_b": f"kill -9 $(cat {pid}); sleep 60"})
+    pytester.makeconftest(
+        (pytester.path / "conftest.py").read_text()
+        + "\n\nimport os, pathlib\n"
+        + "@pytest.fixture\n"
+        + "def pinchbench_task(pinchbench_task):\n"
+        + "    if pinchbench_task.id == 'task_b':\n"
+        + f"        pathlib.Path({str(pid)!r}).write_text(str(os.getpid()))\n"
+        + "    return pinchbench_task\n"
+    )
+    sandboxes = pytester.path / "sandboxes"
+    result = run("-n", "1", f"--pinchbench-workspace-root={sandboxes}")
+    result.stdout.fnmatch_lines(["task_a * 1.000 *", "task_b  missing *"])
+    assert list(sandboxes.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_the_session_leaves_a_summary_and_no_sandbox(pytester, project, number):
+    log = pytester.path / "ran.log"
+    project({"task_a": GOOD, "task_b": f"echo x >> {log}; sleep 60"})
+    options = ["--pinchbench", "--model", "lab/m", "--pinchbench-env", "local"]
+    options.append(f"--pinchbench-workspace-root={pytester.path / 'sandboxes'}")
+    process = pytester.popen([sys.executable, "-m", "pytest", *options])
+    try:
+        wait_until(log.exists)
+        process.send_signal(number)
+        assert process.wait(timeout=60) == pytest.ExitCode.INTERRUPTED
+    finally:
+        process.kill()
+        process.wait()
+    [summary] = pytester.path.rglob("summary.json")
+    assert json.loads(summary.read_text())["attempts"] == {
+        "selected": 2,
+        "scored": 1,
+        "invalid": 0,
+        "missing": 1,
+    }
+    assert list((pytester.path / "sandboxes").iterdir()) == []
+
+
+@pytest.mark.slow
 def test_reports_of_the_ecosystem_have_the_scores(pytester, project, run):
     project({"task_a": GOOD, "task_b": HALF})
     run("--junitxml=junit.xml", "--json-report", "--json-report-file=report.json", "-n", "1")

@@ -26,7 +26,6 @@ from pytest_pinchbench.environments import Sandbox
 from pytest_pinchbench.harnesses import AgentRun, DirectLine, Line
 from pytest_pinchbench.issues import BudgetUsedUp, Issue, PinchBenchError, SandboxFailure
 from pytest_pinchbench.results.records import GradedIn, TaskResult
-from pytest_pinchbench.settings import ModelSpec
 from pytest_pinchbench.suite.task_file import Task
 
 AGAIN = GradedIn(sandbox="fresh", reason="work of an earlier try or run is graded")
@@ -199,20 +198,21 @@ def _grade(
     """Grade, asking a failed judge again: the agent's work is paid for and stays as it is."""
     settings = context.settings
     deadline = settings.evaluation_timeout and time.monotonic() + settings.evaluation_timeout
-    with this.stage("grade"), _judge(sandbox, task, context) as judge:
+    with this.stage("grade"), _judge(sandbox, task, context) as line:
         while True:
             this.grade = grade = grading.grade(
                 sandbox,
                 task,
                 workspace.path,
                 run.transcript,
-                judge=judge,
+                judge=line.model if line else None,
                 judge_timeout=settings.judge_timeout,
                 timeout=deadline and max(deadline - time.monotonic(), 0.001),
                 check_timeout=settings.check_timeout,
                 transcript_limit=settings.transcript_limit,
                 judge_view=context.judge_view(task),
-                new_session=task.rules.begins_sessions(settings.new_session),
+                new_session=task.rules.begins_sessions(settings.new_session)
+                and any(prompt.new_session for prompt in task.prompts),
                 previous=this.grade,
             )
             wait = backoff(this.judge_retries, grade.retry_after)
@@ -223,13 +223,15 @@ def _grade(
                 break
             context.sleep(wait)
             this.judge_retries += 1
+        if isinstance(line, RelayedLine):
+            this.run, this.grade = line.grade(run, grade)
     this.is_graded = True
     this.issues += grade.issues
 
 
 def _judge(
     sandbox: Sandbox, task: Task, context: AttemptContext
-) -> AbstractContextManager[ModelSpec | None]:
+) -> AbstractContextManager[DirectLine | RelayedLine | None]:
     """Connect the grader with the task's judge, if it has one."""
     if task.grading_type == "automated" or context.judge is None:
         return nullcontext(None)

@@ -85,7 +85,7 @@ def grade(
 
     ``judge.base_url`` is the URL as seen from inside. ``judge_timeout`` bounds the judge's
     request, ``check_timeout`` the automated checks, ``timeout`` all of it together (seconds).
-    ``new_session``: prompts that say so began a session. ``previous``: a grade whose judge
+    ``new_session``: a prompt began a new session. ``previous``: a grade whose judge
     failed; only the judge is asked again. Raises ``SandboxFailure``; everything else that goes
     wrong is an issue of the grade.
     """

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
 
-from pytest_pinchbench.issues import SettingsError
+from pytest_pinchbench.issues import EnvironmentUnavailable, SettingsError
 from pytest_pinchbench.kinds import load_kind
 
 OUTPUT_LIMIT = 20_000_000
@@ -134,6 +135,11 @@ class Environment(Protocol):
 
     kind: str
     on_this_machine: bool  #: a path of this machine is the same file inside
+
+    @property
+    def shares_loopback(self) -> bool:
+        """Whether a port on this machine's loopback is the same port inside."""
+
     has_streams: bool  #: its sandboxes have :meth:`Sandbox.open_stream`
     grades_fresh: Literal["", "asked", "auto"]
     """Whether ``open`` knows ``beside``: not, used where asked for, or as a rule."""
@@ -173,13 +179,6 @@ class Environment(Protocol):
     def shared_folder(self, name: str) -> SharedFolder | None:
         """A folder of this machine that every sandbox of this image sees, read-only, with what
         is in it at any moment; None where this kind has nothing of the sort.
-        """
-
-    def url_inside(self, url: str) -> str:
-        """``url`` as it must be written inside the sandbox to reach the same server.
-
-        A loopback URL of this machine is made reachable where that can be done; where it
-        cannot (the server listens on 127.0.0.1 only), ``EnvironmentUnavailable`` says so.
         """
 
 
@@ -249,6 +248,16 @@ def find_environment(kind: str) -> Callable[[EnvironmentSetup], Environment]:
         )
     factory: Callable[[EnvironmentSetup], Environment] = load_kind("environments", kind)
     return factory
+
+
+def check_reachable(environment: Environment, url: str) -> None:
+    """Raise ``EnvironmentUnavailable`` for a URL of this machine that no sandbox reaches."""
+    if is_loopback(urlsplit(url).hostname or "") and not environment.shares_loopback:
+        raise EnvironmentUnavailable(
+            f"cannot reach {url} from a sandbox of kind {environment.kind}: it names this "
+            "machine. --pinchbench-relay auto leads there from docker and bubblewrap; elsewhere, "
+            "give a URL that the sandbox can reach."
+        )
 
 
 def is_loopback(host: str) -> bool:

@@ -87,7 +87,7 @@ class BubblewrapEnvironment:
     def __init__(self, setup: EnvironmentSetup) -> None:
         readers = {"network": choice("host", "none"), "read_only": texts}
         options = read_options(setup.recipe, readers)
-        self._network = options.get("network", "host")
+        self._network: str = options.get("network", "host")
         self._shown = tuple(os.path.expanduser(path) for path in options.get("read_only", ()))
         self._setup = setup
         self._folders = RunFolders(None)
@@ -132,13 +132,9 @@ class BubblewrapEnvironment:
         folder = self._caches() / name
         return SharedFolder(folder, str(folder))
 
-    def url_inside(self, url: str) -> str:
-        if self._network == "none":
-            raise EnvironmentUnavailable(
-                f"cannot reach {url} from the sandbox: its network is closed (options.network: "
-                "none). Choose network: host."
-            )
-        return url
+    @property
+    def shares_loopback(self) -> bool:
+        return self._network == "host"
 
     def _caches(self) -> Path:
         return self._setup.data_dir / "bubblewrap" / self.image_id()

@@ -150,16 +150,9 @@ class CloudEnvironment(ABC):
     def shared_folder(self, name: str) -> None:
         return None
 
-    def url_inside(self, url: str) -> str:
-        """A cloud reaches nothing on this machine's loopback, unless it is there itself."""
-        hosts = [urlsplit(one).hostname or "" for one in (url, self._api_url())]
-        if is_loopback(hosts[0]) and not is_loopback(hosts[1]):
-            raise EnvironmentUnavailable(
-                f"{url} is on this machine, which a sandbox at {self.vendor} cannot reach: give "
-                "a URL that can be reached from the internet (a public host, a tunnel), or use "
-                "--pinchbench-env docker"
-            )
-        return url
+    @property
+    def shares_loopback(self) -> bool:
+        return is_loopback(urlsplit(self._api_url()).hostname or "")  # a server of one's own
 
 
 class CloudSandbox(ExecSandbox):

@@ -14,18 +14,15 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from docker import errors
 from docker.types import Mount
 
-from pytest_pinchbench.environments import EnvironmentSetup, Sandbox, SharedFolder, is_loopback
+from pytest_pinchbench.environments import EnvironmentSetup, Sandbox, SharedFolder
 from pytest_pinchbench.environments.docker_engine import (
     FAULTS,
     OTHER_WAY,
     Engine,
-    answers,
-    interface_address,
 )
 from pytest_pinchbench.environments.docker_options import READERS, DockerOptions
 from pytest_pinchbench.environments.docker_sandbox import DockerSandbox
@@ -70,10 +67,10 @@ class DockerEnvironment:
         self._setup = setup
         self._recipe = setup.recipe
         self._options = DockerOptions(**read_options(setup.recipe, READERS))
-        self._root = self._recipe.workspace_root or "/workspace"
-        # what lies in memory cannot be shared
-        in_memory = {entry.partition(":")[0] for entry in self._options.tmpfs}
-        self.grades_fresh: Literal["", "asked", "auto"] = "" if self._root in in_memory else "auto"
+        self._root = (self._recipe.workspace_root or "/workspace").rstrip("/") or "/"
+        # workspaces in memory, or in no folder of their own, cannot be shared
+        alone = self._root not in {"/", *(one.partition(":")[0] for one in self._options.tmpfs)}
+        self.grades_fresh: Literal["", "asked", "auto"] = "auto" if alone else ""
         self._engine = Engine()
         self._limits = OpenLimits(
             setup.data_dir / "open-sandboxes",
@@ -111,6 +108,10 @@ class DockerEnvironment:
             raise
         return sandbox
 
+    @property
+    def shares_loopback(self) -> bool:
+        return self._engine.is_here and self._options.network == "host"
+
     def image_id(self) -> str:
         return self._image
 
@@ -132,50 +133,6 @@ class DockerEnvironment:
         with using_data_dir(EnvironmentUnavailable):
             folder.mkdir(parents=True, exist_ok=True)
         return folder
-
-    def url_inside(self, url: str) -> str:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        if not is_loopback(host):
-            return url
-        if not self._engine.is_here:
-            raise EnvironmentUnavailable(
-                f"{url} names this machine, but the Docker daemon at {self._engine.address} is "
-                "on another one: give a URL that can be reached from there"
-            )
-        if self._options.network == "host":
-            return url
-        if self._options.network in ("none", "internal"):
-            raise EnvironmentUnavailable(
-                f"cannot reach {url} from a container without a network: the recipe says "
-                f"`network: {self._options.network}`. --pinchbench-relay yes leads there"
-            )
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        bridge = self._bridge_address()
-        if bridge and not answers(bridge, port) and answers(host, port):
-            raise EnvironmentUnavailable(
-                f"the server at {url} listens on {host} only, where no container reaches it: "
-                f"start it with --host 0.0.0.0 (or {bridge}, this machine's address for "
-                f"containers), or give the recipe `network: host`; {OTHER_WAY}"
-            )
-        login, at, _ = parts.netloc.rpartition("@")
-        written_port = f":{parts.port}" if parts.port else ""
-        return parts._replace(netloc=f"{login}{at}{self._host_name}{written_port}").geturl()
-
-    @property
-    def _host_name(self) -> str:
-        """What this machine is called inside a container."""
-        # older Podmans do not know Docker's `host-gateway`, but have a name of their own
-        return "host.containers.internal" if self._engine.is_podman else "host.docker.internal"
-
-    def _bridge_address(self) -> str | None:
-        """The address that containers reach this machine by, where that can be told.
-
-        Docker names it in no answer; engines in a virtual machine or of a user who is not
-        root have ways of their own.
-        """
-        names = ("podman0", "cni-podman0") if self._engine.is_podman else ("docker0",)
-        return next(filter(None, map(interface_address, names)), None)
 
     @cached_property
     def _image(self) -> str:
@@ -253,16 +210,11 @@ class DockerEnvironment:
         if options.read_only:
             for path in {sandbox.private_root, "/tmp"} - set(volumes):
                 tmpfs.setdefault(path, "mode=1777,exec")
-        hosts = dict(options.extra_hosts)
-        if not (
-            self._engine.is_podman or re.match("host$|none$|internal$|container:", options.network)
-        ):
-            hosts.setdefault(self._host_name, "host-gateway")
         return dict(
             self._engine.api.create_host_config(
                 auto_remove=not self._setup.keep,
                 network_mode="none" if options.network == "internal" else options.network,
-                extra_hosts=hosts or None,
+                extra_hosts=dict(options.extra_hosts) or None,
                 nano_cpus=round(options.cpus * 1e9) if options.cpus else None,
                 mem_limit=options.memory,
                 pids_limit=options.pids_limit,

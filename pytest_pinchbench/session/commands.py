@@ -1,13 +1,14 @@
-"""What ``pytest --pinchbench`` answers without running a task: a recipe, a merge, a comparison."""
+"""What ``pytest --pinchbench`` answers without an agent: reports on recipes, suites and runs."""
 
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from pytest_pinchbench.issues import PinchBenchError, SettingsError
+from pytest_pinchbench.issues import PinchBenchError, SettingsError, SuiteError
 from pytest_pinchbench.settings import Settings
 from pytest_pinchbench.settings.resolve import resolve_each
 
@@ -26,6 +27,8 @@ def answer(config: pytest.Config) -> int | None:
             check_kinds(Run(config, settings, choose_mode(settings), run_id=""))
             print(describe_recipe(settings.recipe))
             return 0
+        if settings.list or settings.check:
+            return _report(config, settings)
         if settings.merge:
             return _merge(config, settings, start)
         if _only_compares(settings):
@@ -33,6 +36,21 @@ def answer(config: pytest.Config) -> int | None:
     except PinchBenchError as error:
         raise pytest.UsageError(str(error)) from None
     return None
+
+
+def _report(config: pytest.Config, settings: Settings) -> int:
+    from pytest_pinchbench.session.arguments import find_arguments
+    from pytest_pinchbench.session.mode import choose_mode
+    from pytest_pinchbench.session.run import Run
+    from pytest_pinchbench.session.suite_report import check_suite, list_suite
+
+    run = Run(config, settings, choose_mode(settings), run_id="check")
+    try:
+        find_arguments(run)
+    except SuiteError as error:
+        print(f"error: {run.redactor.text(str(error))}")
+        return 1
+    return list_suite(run, settings.list) if settings.list else check_suite(run)
 
 
 def _only_compares(settings: Settings) -> bool:
@@ -48,6 +66,8 @@ def _only_compares(settings: Settings) -> bool:
 
 
 def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
+    from pytest_pinchbench.reports.files import write_pages
+    from pytest_pinchbench.reports.index_page import write_index
     from pytest_pinchbench.reports.run_report import Ended
     from pytest_pinchbench.results.earlier_runs import merge_runs, read_run_json
     from pytest_pinchbench.results.gates import reaches
@@ -62,7 +82,9 @@ def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
     paths = [start / path for path in settings.merge]
     directory, _ = merge_runs(paths, start / settings.results_dir)
     ended = Ended(directory, read_run_json(directory.path), settings, baselines)
-    ended.write(say=print)
+    ended.write(print)
+    index = partial(write_index, start / settings.results_dir)
+    write_pages([("index.html", index)], print)
     # as of one run of all these tasks
     scores = [one["score"] for task in ended.summary["tasks"] for one in task["attempts"]]
     short = any(score is None or not reaches(score, settings.pass_mark) for score in scores)

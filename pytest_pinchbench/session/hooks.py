@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Generator
@@ -10,10 +11,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from pytest_pinchbench.issues import AttemptInvalid
+from pytest_pinchbench.issues import AttemptInvalid, PinchBenchError
 from pytest_pinchbench.redaction import Redactor
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.session import announce, neighbours
+from pytest_pinchbench.session.fixtures import make_environment
 from pytest_pinchbench.session.items import SuiteDirectory, TaskItem
 from pytest_pinchbench.session.progress import Progress
 from pytest_pinchbench.session.run import Runs
@@ -162,6 +164,18 @@ class XdistHooks:
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
+
+        self._lost_a_worker = False
+
+    def pytest_testnodedown(self, error: object) -> None:
+        self._lost_a_worker = self._lost_a_worker or error is not None
+
+    def pytest_unconfigure(self) -> None:
+        """Remove the sandboxes of workers that were killed; they cost memory, or money."""
+        if self._lost_a_worker:
+            for run in self._runs.all:
+                with contextlib.suppress(PinchBenchError):
+                    make_environment(run, run.settings).prepare()
 
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput["pinchbench"] = self._runs.for_worker()

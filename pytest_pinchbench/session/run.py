@@ -5,10 +5,10 @@ A session has a :class:`Run` for each model, and all of them in its :class:`Runs
 
 from __future__ import annotations
 
-import json
+import pickle
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -119,23 +119,22 @@ class Run:
         self.say = partial(say, self.config, self.redactor)
 
     @classmethod
-    def join(cls, config: pytest.Config, given: Mapping[str, Any]) -> Run:
+    def join(cls, config: pytest.Config, settings: Settings, **given: Any) -> Run:
         """Take part in a run as an xdist worker, given what :meth:`for_worker` returned."""
-        settings = Settings.from_json(given["settings"])
-        run = cls(config, settings, choose_mode(settings), given["run_id"], given["name"])
-        run.directory = RunDirectory(Path(given["directory"])) if given["directory"] else None
-        run.relay = RelayClient(*given["relay"]) if given["relay"] else None
-        run.only = given["only"] and [(task_id, attempt) for task_id, attempt in given["only"]]
+        path, relay = given.pop("path"), given.pop("relay")
+        run = cls(config, settings, choose_mode(settings), **given)
+        run.directory = path and RunDirectory(path)
+        run.relay = relay and RelayClient(*relay)
         return run
 
     def for_worker(self) -> dict[str, Any]:
-        """What a worker needs, as a JSON value; it is never saved."""
+        """Return what a worker needs, secrets included."""
         return {
-            "settings": self.settings.to_json(),
+            "settings": self.settings,
             "run_id": self.run_id,
             "name": self.name,
-            "directory": str(self.directory.path) if self.directory else None,
             "only": self.only,
+            "path": self.directory and self.directory.path,
             "relay": self.relay and (self.relay.port, self.relay.admin),
         }
 
@@ -171,6 +170,10 @@ class Run:
     def wall_seconds(self) -> float:
         """How long the run took, over all of its sessions; to be asked for when it has ended."""
         return round(self.seconds_before + time.monotonic() - self._began, 3)
+
+    @property
+    def results_dir(self) -> Path:
+        return self.config.invocation_params.dir / self.settings.results_dir
 
     def short(self, path: Path) -> str:
         """Return a path from where pytest was started."""
@@ -223,17 +226,15 @@ class Runs:
             run.suites, run.redactor, run.say = first.suites, first.redactor, first.say
 
     @classmethod
-    def join(cls, config: pytest.Config, state: str) -> Runs:
+    def join(cls, config: pytest.Config, state: bytes) -> Runs:
         """Take part as an xdist worker, given what :meth:`for_worker` returned."""
-        given = json.loads(state)
-        config.args = given["arguments"]
-        return cls([Run.join(config, one) for one in given["runs"]])
+        config.args, runs = pickle.loads(state)
+        return cls([Run.join(config, **given) for given in runs])
 
-    def for_worker(self) -> str:
-        """Return what a worker needs; it travels through a pipe."""
+    def for_worker(self) -> bytes:
+        """Return what a worker needs; it travels through a pipe, and is never saved."""
         # xdist gives a worker only what the command line says
-        arguments = self.first.config.args
-        return json.dumps({"arguments": arguments, "runs": [run.for_worker() for run in self.all]})
+        return pickle.dumps((self.first.config.args, [run.for_worker() for run in self.all]))
 
     @property
     def are_several(self) -> bool:

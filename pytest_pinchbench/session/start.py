@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
+from functools import partial
 
 import pytest
 
@@ -48,7 +49,7 @@ def start(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from None
     config.stash[RUNS] = runs
     keep_away(config)
-    _stop_on_sigterm(config)
+    _stop_on_signals(config)
     config.pluginmanager.register(fixtures, "pinchbench-fixtures")
     config.pluginmanager.register(CollectionHooks(runs), "pinchbench-collection")
     config.pluginmanager.register(SelectionHooks(runs), "pinchbench-selection")
@@ -102,18 +103,20 @@ def _chooses(config: pytest.Config, settings: Settings) -> bool:
     )
 
 
-def _stop_on_sigterm(config: pytest.Config) -> None:
-    """Have SIGTERM, by which CI ends a job, act like Ctrl-C: sandboxes are closed, the summary
-    is printed.
+def _stop_on_signals(config: pytest.Config) -> None:
+    """Have SIGTERM, by which CI ends a job, and SIGHUP, by which a terminal ends, act like Ctrl-C:
+    sandboxes are closed, the summary is written.
     """
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        config.add_cleanup(_restore_sigterm)
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, signal.default_int_handler)
+            config.add_cleanup(partial(_restore, number))
 
 
-def _restore_sigterm() -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+def _restore(number: int) -> None:
+    signal.signal(number, signal.SIG_DFL)
 
 
 def _end_with_the_controller() -> None:

@@ -117,6 +117,8 @@ class Settings:
     """The section ``harnesses.<name>`` of the YAML file, for another harness than OpenClaw's."""
     # about these settings
     show_recipe: bool = False
+    list: str | None = None
+    check: bool = False
     warnings: tuple[str, ...] = ()
     """What the user should be told once, though nothing is wrong."""
     origins: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -141,7 +143,7 @@ class Settings:
 
     def public(self) -> dict[str, Any]:
         """The settings as a JSON value without secrets, for the run's record."""
-        value = self.to_json()
+        value: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self), default=str))
         for name in ("brave_api_key", "environment_secrets", "warnings", "origins"):
             del value[name]
         for model in (value["model"], value["judge"] or {}):
@@ -153,24 +155,3 @@ class Settings:
         del value["recipe"]["origins"]
         public: dict[str, Any] = Redactor(self.secrets()).json(value)
         return public
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value **with secrets**, for :meth:`from_json` in an xdist worker."""
-        value: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self), default=str))
-        return value
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Settings:
-        given: dict[str, Any] = {
-            key: tuple(item) if isinstance(item, list) else item for key, item in value.items()
-        }
-        recipe = given["recipe"]
-        given |= {
-            "model": ModelSpec(**given["model"]),
-            "judge": ModelSpec(**given["judge"]) if given["judge"] else None,
-            "recipe": Recipe(**{**recipe, "pass_env": tuple(recipe["pass_env"])}),
-            "merge": tuple(Path(path) for path in given["merge"]),
-        }
-        for name in ("skill_dir", "data_dir", "results_dir"):
-            given[name] = Path(given[name]) if given[name] else None
-        return cls(**given)

@@ -174,7 +174,7 @@ def _user_data_dir() -> str:
 
 
 def _needs_no_model(config: pytest.Config, values: Mapping[str, Any]) -> bool:
-    reports = ("compare", "merge", "regrade", "replay", "show_recipe")
+    reports = ("compare", "merge", "regrade", "replay", "show_recipe", "list", "check")
     return only_looks(config) or any(values[name] for name in reports)
 
 

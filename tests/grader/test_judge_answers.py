@@ -474,6 +474,17 @@ def test_retry_after_is_passed_on(
             },
             (100, 20, 50, 10, 120, None),
         ),
+        (  # LiteLLM
+            "openai-chat",
+            {
+                "prompt_tokens": 100,
+                "completion_tokens": 20,
+                "cache_read_input_tokens": 60,
+                "cache_creation_input_tokens": 10,
+                "prompt_tokens_details": {"cached_tokens": 60},
+            },
+            (100, 20, 60, 10, 120, None),
+        ),
         ("openai-chat", {"prompt_tokens": -1, "completion_tokens": "many"}, (0, 0, 0, 0, 0, None)),
         ("openai-chat", ["no", "mapping"], (0, 0, 0, 0, 0, None)),
     ],

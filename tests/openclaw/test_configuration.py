@@ -229,3 +229,13 @@ def test_compat_of_the_user_is_passed_on_but_for_what_is_the_relays(
     value = written("--model=m", f"--pinchbench-model-compat={given}")
     (model,) = value["models"]["providers"]["pinchbench"]["models"]
     assert model["compat"] == {"supportsDeveloperRole": False}
+
+
+def test_a_path_keeps_its_bytes_where_python_does_not_know_their_encoding(
+    settings_for: Callable[..., Settings],
+) -> None:
+    """OpenClaw would work in a twin of the folder that is graded."""
+    place = "/tmp/ünï".encode().decode("ascii", "surrogateescape")
+    content = config.config_file(settings_for("--model=lab/m"), NEW, f"{place}/s", f"{place}/w")
+    [agent] = json.loads(content.decode("utf-8"))["agents"]["list"]
+    assert agent["workspace"] == "/tmp/ünï/w"

@@ -99,7 +99,8 @@ def config_file(
             # A reference to a secret is first asked of a gateway: let it find none, and not
             # one that the user happens to run.
             config["gateway"] = {"port": 1}
-    return json.dumps(config, indent=1).encode()
+    # a path's bytes, which Python holds as surrogates where the locale is not UTF-8
+    return json.dumps(config, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape")
 
 
 def _provider(
