@@ -115,6 +115,7 @@ def summarize(
         "reference": None if official else valid,
         "attempts": counts,
         **_spent(records),
+        "efficiency": _efficiency(records),
         "categories": _categories(tasks),
         "tasks": tasks,
         "suites": run.get("suites") or {},
@@ -289,6 +290,19 @@ def _spent(records: Sequence[Record]) -> dict[str, Any]:
         "usage": _usage(agent),
         "judge_usage": _usage(judge) if judge else None,
         "cost": cost_parts(records),
+    }
+
+
+def _efficiency(records: Sequence[Record]) -> dict[str, float | None]:
+    """Return the sum of the scores for 1,000 tokens and for a dollar of the agent's, all tries
+    counted; None where tokens or prices are not known.
+    """
+    points = sum(record["metrics"]["score"] or 0.0 for record in records)
+    tokens = sum(record["usage"]["total_tokens"] for record in records)
+    cost = cost_parts(records)["agent"]
+    return {
+        "score_per_1000_tokens": 1000 * points / tokens if tokens else None,
+        "score_per_usd": points / cost["usd"] if cost["usd"] and cost["complete"] else None,
     }
 
 
