@@ -13,6 +13,7 @@ from pytest_pinchbench.attempt.kept_work import RECORDING
 from pytest_pinchbench.attempt.workspace import Workspace
 from pytest_pinchbench.harnesses import AgentRun, sum_usage
 from pytest_pinchbench.issues import Issue
+from pytest_pinchbench.results.fell_short import why_it_fell_short
 from pytest_pinchbench.results.files import LENIENT, json_bytes
 from pytest_pinchbench.results.records import (
     RESULT_SCHEMA,
@@ -98,7 +99,14 @@ def make_result(
         "ground_truth": {
             "expected_behavior": task.expected_behavior,
             "grading_criteria": task.grading_criteria,
+            "prompts": [prompt.text for prompt in task.prompts],
+            "judge_rubric": task.judge_rubric,
+            "automated_checks": task.automated_checks,
+            "grading_weights": task.grading_weights and dict(task.grading_weights),
         },
+        "fell_short": why_it_fell_short(score, run.timed_out, run.final_answer, run.trajectory)
+        if run
+        else [],
         "issues": [asdict(issue) for issue in issues],
         "usage": asdict(sum_usage(spent)),
         "judge_usage": asdict(sum_usage(judged)) if judged else None,

@@ -50,7 +50,7 @@ class Ended:
         self.summary["gates"] = self.gates
 
     def write(self, say: Callable[[str], None]) -> None:
-        """The files at the top of the run directory."""
+        """The files that people open: of the run and of its attempts."""
         write_files(
             self._directory,
             self.records,

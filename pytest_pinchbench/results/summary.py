@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -33,7 +34,7 @@ _TOKENS = (
     *("total_tokens", "request_count"),
 )
 
-_SHAPE = {
+SUMMARY_SHAPE = {
     **dict.fromkeys(("run_id", "model", "judge", "started_at", "score", "reference"), object),
     "official": bool,
     "usage": {"total_tokens": int},
@@ -114,6 +115,7 @@ def summarize(
         "score": valid if official else None,
         "reference": None if official else valid,
         "attempts": counts,
+        "fell_short": dict(Counter(why for one in records for why in one.get("fell_short", ()))),
         **_spent(records),
         "categories": _categories(tasks),
         "tasks": tasks,
@@ -148,7 +150,7 @@ def read_summary(path: Path) -> Summary:
         run: Mapping[str, Any] = read_run_json(path) if (path / "run.json").exists() else {}
         return summarize(records, run, wall_seconds=wall_seconds_of(path))
     summary: Summary = read_json(path)
-    if not has_shape(summary, _SHAPE):
+    if not has_shape(summary, SUMMARY_SHAPE):
         raise PinchBenchError(
             f"{path} is neither a run directory nor the summary.json of a run"
             + ("" if path.exists() else ": there is no such file")
@@ -253,6 +255,7 @@ def _attempt(number: int, record: Record | None, why: str) -> dict[str, Any]:
         "score": record["metrics"]["score"],
         "passed": record["metrics"]["passed"],
         "timed_out": record["timed_out"],
+        "fell_short": record.get("fell_short", []),
         "execution_time": record["execution_time"],
         **_spent([record]),
         "issues": record["issues"],

@@ -171,6 +171,10 @@ class Run:
         """How long the run took, over all of its sessions; to be asked for when it has ended."""
         return round(self.seconds_before + time.monotonic() - self._began, 3)
 
+    @property
+    def results_dir(self) -> Path:
+        return self.config.invocation_params.dir / self.settings.results_dir
+
     def short(self, path: Path) -> str:
         """Return a path from where pytest was started."""
         start = self.config.invocation_params.dir
