@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pytest
 
 INSTALL_STRATEGIES = ("auto", "preinstalled", "install_if_missing", "install_always", "upload")
+THINKING_LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh", "adaptive")
 PROTOCOLS = ("openai-chat", "openai-responses", "anthropic")
 JUDGE_VIEWS = ("reference", "full")
 BENCHMARK = "benchmarks.pinchbench"
@@ -229,6 +230,12 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
                "begin a new session at prompts that say new_session (default: yes in a suite"
                " whose manifest has categories)",
                yaml=(_H + "new_session",)),
+        Option("thinking", "agent", readers.choice(*THINKING_LEVELS),
+               "thinking level of the agent: " + ", ".join(THINKING_LEVELS), metavar="LEVEL",
+               yaml=(_H + "thinking",)),
+        Option("skills", "agent", readers.path,
+               "folder of skills, copied into the workspace's folder skills", metavar="DIR",
+               yaml=(_H + "skills",)),
         Option("brave-api-key", "agent", readers.text,
                "key for OpenClaw's web search; prefer BRAVE_API_KEY", metavar="KEY",
                env=("BRAVE_API_KEY",), yaml=(_H + "brave_api_key",), secret=True),
@@ -271,6 +278,8 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
                "DIR", yaml=(_E + "results_dir",)),
         Option("keep-workspace", "", readers.yes_no, "keep the agent's workspace with the records",
                "yes", yaml=(_E + "keep_workspace",)),
+        Option("export", "", readers.csv_file, "write a row for each attempt", metavar="csv=FILE",
+               yaml=(_E + "export",)),
         Option("resume", "", readers.run_directory,
                "continue an earlier run: its directory, or latest", metavar="RUN_DIR"),
         Option("regrade", "", readers.run_directory,

@@ -118,6 +118,9 @@ class Settings:
     # about these settings
     show_recipe: bool = False
     list: str | None = None
+    thinking: str | None = None
+    skills: Path | None = None
+    export: Path | None = None
     check: bool = False
     warnings: tuple[str, ...] = ()
     """What the user should be told once, though nothing is wrong."""
