@@ -118,6 +118,7 @@ class Settings:
     # about these settings
     show_recipe: bool = False
     list: str | None = None
+    openclaw_mode: str = "local"
     thinking: str | None = None
     skills: Path | None = None
     export: Path | None = None
