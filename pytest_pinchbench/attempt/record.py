@@ -10,6 +10,7 @@ from pytest_pinchbench import zstd
 from pytest_pinchbench.attempt.kept_work import RECORDING
 from pytest_pinchbench.attempt.tries import Try
 from pytest_pinchbench.harnesses import Usage, sum_usage
+from pytest_pinchbench.results.fell_short import why_it_fell_short
 from pytest_pinchbench.results.files import LENIENT, json_bytes, json_lines
 from pytest_pinchbench.results.records import (
     RESULT_SCHEMA,
@@ -86,7 +87,14 @@ def make_result(
         "ground_truth": {
             "expected_behavior": task.expected_behavior,
             "grading_criteria": task.grading_criteria,
+            "prompts": [prompt.text for prompt in task.prompts],
+            "judge_rubric": task.judge_rubric,
+            "automated_checks": task.automated_checks,
+            "grading_weights": task.grading_weights and dict(task.grading_weights),
         },
+        "fell_short": why_it_fell_short(score, run.timed_out, run.final_answer, run.trajectory)
+        if run
+        else [],
         "issues": [issue_record(issue) for issue in last.issues],
         "usage": usage_record(sum_usage(spent)),
         "judge_usage": usage_record(sum_usage(judged)) if judged else None,
@@ -99,6 +107,7 @@ def make_result(
             **({"startup": round(run.startup_seconds, 3)} if run and run.startup_seconds else {}),
         },
         "retried": list(earlier),
+        "graded_in": last.graded_in,
         "trajectory": TRAJECTORY if run else None,
         "artifacts": {
             "workspace": WORKSPACE if last.archive is not None else None,

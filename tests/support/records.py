@@ -87,6 +87,7 @@ def result(
     if score is None and not issues:
         issues = (Issue("FATAL", "sandbox", "the sandbox was lost"),)
     last = Try(
+        graded_in={"sandbox": "same", "reason": "told so"},
         started=1_790_000_000.0,
         seconds={"run": 2.5},
         issues=list(issues),
