@@ -197,10 +197,7 @@ def test_a_sandbox_lost_between_two_questions_costs_the_budget_what_was_asked(at
 def test_a_judge_that_no_sandbox_can_reach_ends_the_run_before_an_agent_is_paid(
     attempt, tmp_path, monkeypatch
 ):
-    def refuse(self, url):
-        raise EnvironmentUnavailable(f"{url} cannot be reached from a sandbox")
-
-    monkeypatch.setattr(FailingEnvironment, "url_inside", refuse)
+    monkeypatch.setattr(FailingEnvironment, "shares_loopback", False)
     with pytest.raises(EnvironmentUnavailable):
         attempt(judge=JUDGE, grading_type="hybrid")
     assert not (tmp_path / "ran.log").exists()

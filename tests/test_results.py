@@ -214,7 +214,8 @@ def kept(tmp_path, **changes):
     """A run directory with one attempt, and its record."""
     directory = RunDirectory.new(tmp_path, "m")
     words = "one line \u2028 two \x85 three \u2029 four"
-    outcome = result("task_a", 0.5, run=make_run(transcript=({"said": words},)), **changes)
+    run = make_run(transcript=({"said": words},), recording=({"request": words},))
+    outcome = result("task_a", 0.5, run=run, **changes)
     outcome.record["artifacts"]["workspace_path"] = "/workspace/pinchbench/task_a/1"
     directory.write(outcome)
     return directory, outcome.record
@@ -223,7 +224,9 @@ def kept(tmp_path, **changes):
 def test_a_conversation_with_line_separators_in_it_is_read_back(tmp_path):
     directory, record = kept(tmp_path)
     work = kept_work(directory, record, reads_workspace=False)
-    assert work.run.transcript == ({"said": "one line \u2028 two \x85 three \u2029 four"},)
+    words = "one line \u2028 two \x85 three \u2029 four"
+    assert work.run.transcript == ({"said": words},)
+    assert work.run.recording == ({"request": words},)
     assert work.archive is None
 
 

@@ -6,12 +6,12 @@ import posixpath
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pytest_pinchbench.attempt.kept_work import read_recording
 from pytest_pinchbench.attempt.line import RelayedLine
 from pytest_pinchbench.attempt.needs import find_missing
-from pytest_pinchbench.environments import Environment, Sandbox
+from pytest_pinchbench.environments import Environment, Sandbox, check_reachable
 from pytest_pinchbench.harnesses import DirectLine, Harness
 from pytest_pinchbench.issues import Issue
 from pytest_pinchbench.redaction import Redactor
@@ -71,7 +71,7 @@ class AttemptContext:
     def check_judge(self, task: Task) -> None:
         """Raise ``EnvironmentUnavailable`` where no sandbox can reach the task's judge."""
         if task.grading_type != "automated" and self.judge and self.relay is None:
-            self.environment.url_inside(self.judge.base_url or "")
+            check_reachable(self.environment, self.judge.base_url or "")
 
     @contextmanager
     def line(
@@ -110,16 +110,14 @@ class AttemptContext:
         sandbox: Sandbox,
         patience: float,
         connect_patience: float = 3600.0,
-    ) -> Iterator[ModelSpec]:
-        """Give a spec as it is reached in the sandbox, with a token in the place of its key.
+    ) -> Iterator[DirectLine | RelayedLine]:
+        """Connect a sandbox with an endpoint, for other requests than the agent's.
 
         ``role`` is ``model`` or ``judge``; patiences: see :meth:`RelayClient.open`. Raises
         ``SandboxFailure``, ``EnvironmentUnavailable``.
         """
-        if spec.base_url is None:
-            yield spec
-        elif self.relay is None:
-            yield replace(spec, base_url=self.environment.url_inside(spec.base_url))
+        if spec.base_url is None or self.relay is None:
+            yield DirectLine(spec, self.environment, 0.0)
         else:
             grant = self.relay.open(
                 sandbox.name,
@@ -127,20 +125,24 @@ class AttemptContext:
                 seconds=86_400.0,
                 patience=patience,
                 connect_patience=connect_patience,
+                record=self.settings.record,
             )
             with RelayedLine(sandbox, self.environment, spec, grant) as line:
-                yield line.model
+                yield line
 
-    def open_sandbox(self, task: Task) -> Sandbox:
-        """Open a fresh sandbox that lives long enough for the task. Raises ``SandboxFailure``."""
+    def open_sandbox(self, task: Task, beside: Sandbox | None = None) -> Sandbox:
+        """Open a fresh sandbox that lives long enough for the task, perhaps with the workspaces of
+        another one. Raises ``SandboxFailure``."""
         settings = self.settings
         work = self.agent_timeout(task)
         if self.relay is not None:  # of which an attempt's own clock knows nothing
             startup = STARTUP_LIMIT * settings.timeout_multiplier
             work += startup * len(task.prompts) + WAITING_LIMIT
         judging = settings.evaluation_timeout or settings.judge_timeout * (settings.retries + 1)
+        also = {"beside": beside} if beside else {}
         return self.environment.open(
-            task.id,
+            f"{task.id}-grading" if beside else task.id,
             labels={"run": self.run_id, "task": task.id},
             lifetime=work + settings.check_timeout + judging + _GRACE_S,
+            **also,
         )

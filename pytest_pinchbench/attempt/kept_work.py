@@ -50,14 +50,18 @@ def read_recording(directory: RunDirectory, task_id: str, attempt: int) -> Recor
             raise FileNotFoundError("it has no record")
         path = str(record["artifacts"]["workspace_path"])
         packed = directory.attempt_dir(task_id, attempt) / RECORDING
-        text = zstd.ZstdDecompressor().decompress(packed.read_bytes())
-        exchanges = [json.loads(line) for line in text.splitlines() if line]
+        lines = map(json.loads, filter(None, _unpacked(packed).split("\n")))
+        exchanges = [line for line in lines if not line.get("is_judge")]
     except (OSError, ValueError, KeyError, zstd.ZstdError) as error:
         raise SandboxFailure(
             f"cannot replay {task_id}/{attempt} of {directory.path}: {error}. Only a run with "
             "--pinchbench-record can be replayed"
         ) from None
     return Recording(exchanges, path, Workspace(path).relative)
+
+
+def _unpacked(path: Path) -> str:
+    return str(zstd.ZstdDecompressor().decompress(path.read_bytes()), "utf-8")
 
 
 def kept_work(
@@ -91,15 +95,12 @@ def _read(folder: Path, record: Any, reads_workspace: bool) -> KeptWork | None:
     def text(name: str) -> str:
         return (folder / name).read_text(encoding="utf-8")
 
-    requests = None
-    if execution.get("requests"):
-        requests = tuple(
-            json.loads(line) for line in text(execution["requests"]).split("\n") if line
-        )
+    def lines(text: str) -> tuple[dict[str, Any], ...]:
+        return tuple(json.loads(line) for line in text.split("\n") if line)
+
+    recording = folder / RECORDING
     run = AgentRun(
-        transcript=tuple(
-            json.loads(line) for line in text(execution["transcript"]).split("\n") if line
-        ),
+        transcript=lines(text(execution["transcript"])),
         trajectory=json.loads(text(record["trajectory"])),
         usage=Usage(**record["usage"]),
         final_answer=record["final_answer"],
@@ -109,7 +110,8 @@ def _read(folder: Path, record: Any, reads_workspace: bool) -> KeptWork | None:
         stderr=text(execution["stderr"]),
         version=execution["version"],
         issues=issues,
-        requests=requests,
+        requests=lines(text(execution["requests"])) if execution.get("requests") else None,
+        recording=lines(_unpacked(recording)) if recording.exists() else None,
         timing=record.get("timing"),
     )
     return KeptWork(run, archive, Workspace(artifacts["workspace_path"]).relative)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pytest_pinchbench.harnesses import AgentRun, Requests, Usage, sum_usage
-from pytest_pinchbench.issues import EnvironmentUnavailable, Issue, SandboxFailure
+from pytest_pinchbench.issues import Issue, SandboxFailure
 from pytest_pinchbench.relay.client import GrantClient, RelayLost
 from pytest_pinchbench.relay.tunnel import Tunnel
 
 if TYPE_CHECKING:
+    from pytest_pinchbench.attempt.grading import Grade
     from pytest_pinchbench.environments import Environment, Sandbox
     from pytest_pinchbench.settings import ModelSpec
 
@@ -25,16 +26,6 @@ _HARD_MARGIN = 60.0
 def reaches_relay(environment: Environment) -> bool:
     """Return whether sandboxes of this kind can be connected with the relay."""
     return environment.on_this_machine or getattr(environment, "has_streams", False)
-
-
-def _shares_loopback(environment: Environment) -> bool:
-    if not environment.on_this_machine:
-        return False
-    try:
-        environment.url_inside("http://127.0.0.1")
-    except EnvironmentUnavailable:  # its network is closed
-        return False
-    return True
 
 
 class RelayedLine:
@@ -60,7 +51,7 @@ class RelayedLine:
         self._watched = False
         self._last: Requests | None = None
         try:
-            self._tunnel = None if _shares_loopback(environment) else Tunnel(sandbox, grant.port)
+            self._tunnel = None if environment.shares_loopback else Tunnel(sandbox, grant.port)
         except BaseException:
             grant.close()
             raise
@@ -106,6 +97,19 @@ class RelayedLine:
         self._ended = self._ended or reason
         with contextlib.suppress(SandboxFailure):
             self._sandbox.interrupt()
+
+    def grade(self, run: AgentRun, grade: Grade) -> tuple[AgentRun, Grade]:
+        """End a judge's line. Return its usage in the grade, its requests in the recording."""
+        try:
+            state = self._grant.close()
+        except RelayLost:
+            return run, grade
+        if state["exchanges"]:
+            grade = replace(grade, judge_usage=usage_of(tuple(state["exchanges"])))
+        if state["recording"] and run.recording is not None:
+            judged = ({**line, "is_judge": True} for line in state["recording"])
+            run = replace(run, recording=(*run.recording, *judged))
+        return run, grade
 
     def close(self, run: AgentRun) -> AgentRun:
         try:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -193,24 +190,3 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         yield cause
         yield from (argument for argument in cause.args if isinstance(argument, BaseException))
         cause = cause.__cause__ or cause.__context__
-
-
-def interface_address(name: str) -> str | None:
-    """Return the IPv4 address of a network interface of this machine."""
-    SIOCGIFADDR = 0x8915
-    request = struct.pack("256s", name.encode())
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        try:
-            answer = fcntl.ioctl(any_socket.fileno(), SIOCGIFADDR, request)
-        except OSError:
-            return None
-    return socket.inet_ntoa(answer[20:24])
-
-
-def answers(host: str, port: int) -> bool:
-    """Return whether a TCP connection can be made within two seconds."""
-    try:
-        socket.create_connection((host, port), timeout=2).close()
-    except OSError:
-        return False
-    return True

@@ -7,9 +7,10 @@ the entry point names is called with the run's ``Settings`` and returns a :class
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pytest_pinchbench.environments import check_reachable
 from pytest_pinchbench.kinds import load_kind
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class DirectLine:
 
     def __init__(self, model: ModelSpec, environment: Environment, timeout: float) -> None:
         if model.base_url is not None:
-            model = replace(model, base_url=environment.url_inside(model.base_url))
+            check_reachable(environment, model.base_url)
         self.model = model
         self._left = timeout
 

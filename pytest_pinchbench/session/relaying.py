@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from pytest_pinchbench.attempt.line import reaches_relay
 from pytest_pinchbench.issues import SettingsError
-from pytest_pinchbench.relay.client import RelayClient, RelayProcess
+from pytest_pinchbench.relay.client import RelayClient, RelayLost, RelayProcess
 from pytest_pinchbench.results.records import cost_of
 from pytest_pinchbench.session.fixtures import make_environment
 from pytest_pinchbench.session.run import Run
 from pytest_pinchbench.settings import ModelSpec
 
+_SPENT = "spent.json"
 _TELL_COST = ("openrouter.ai",)
 """Hosts whose answers say what they cost."""
 
@@ -49,14 +54,30 @@ def start_relay(run: Run) -> None:
         _check_price(settings.model)
     assert run.directory is not None
     agent = run.mode.agent_runs
+    of_records = sum(cost_of(record, agent=agent) for record in run.directory.records())
     process = RelayProcess(
         endpoints,
         concurrency=settings.model_concurrency,
         budget=settings.budget_usd,
-        spent=sum(cost_of(record, agent=agent) for record in run.directory.records()),
+        spent=max(of_records, _spent_before(run.directory.path / _SPENT)) if agent else of_records,
     )
     run.relay = RelayClient(process.port, process.admin)
-    run.config.add_cleanup(process.close)
+    run.config.add_cleanup(partial(_end, process, run.relay, run.directory.path / _SPENT))
+
+
+def _end(process: RelayProcess, relay: RelayClient, path: Path) -> None:
+    """End the relay. Keep what was spent: an attempt that the budget cut has no record."""
+    with contextlib.suppress(RelayLost, OSError):
+        if (spent := relay.spent()) and path.parent.is_dir():
+            path.write_text(json.dumps(spent), "utf-8")
+    process.close()
+
+
+def _spent_before(path: Path) -> float:
+    try:
+        return float(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return 0.0
 
 
 def _endpoint(spec: ModelSpec, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -130,6 +130,8 @@ class Runner:
             return
         agent = self._run.mode.agent_runs
         spent = sum(cost_of(record, agent=agent) for record in self._directory.records())
+        if self._run.relay is not None:  # which knows of attempts without a record, too
+            spent = max(spent, self._run.relay.spent())
         if spent >= budget:
             message = (
                 f"the budget of ${formats.mark(budget)} is used up: {formats.usd(spent)} spent"
@@ -189,13 +191,13 @@ class Runner:
         loading = threading.Timer(10, self._run.say, [f"waiting for the {role} to answer"])
         loading.start()
         try:
-            with self._context.reach(role, spec, sandbox, patience, _CONNECT_S) as inside:
-                problem = check_endpoint(sandbox, inside, timeout=patience)
+            with self._context.reach(role, spec, sandbox, patience, _CONNECT_S) as line:
+                problem = check_endpoint(sandbox, line.model, timeout=patience)
                 for tried in range(self._context.settings.retries):
                     if problem is None or not problem.transient:
                         break
                     time.sleep(backoff(tried, problem.retry_after))
-                    problem = check_endpoint(sandbox, inside, timeout=patience)
+                    problem = check_endpoint(sandbox, line.model, timeout=patience)
         finally:
             loading.cancel()
         if problem is None:

@@ -17,7 +17,13 @@ import pytest
 from probe import count, is_running, long_sleep, python, sh, timed_out_after
 from support.waiting import wait_until
 
-from pytest_pinchbench.environments import OUTPUT_LIMIT, Environment, ExecResult, Sandbox
+from pytest_pinchbench.environments import (
+    OUTPUT_LIMIT,
+    Environment,
+    ExecResult,
+    Sandbox,
+    check_reachable,
+)
 from pytest_pinchbench.issues import OutputTooLarge, SandboxFailure
 
 MB = 1 << 20
@@ -602,10 +608,8 @@ def test_the_image_id_is_stable(environment: Environment) -> None:
     assert environment.image_id() == environment.image_id()
 
 
-def test_a_url_elsewhere_stays_as_it_is(environment: Environment) -> None:
-    url = "https://user:pass@models.example.com:8443/v1?x=1"
-
-    assert environment.url_inside(url) == url
+def test_a_url_elsewhere_is_taken_for_reachable(environment: Environment) -> None:
+    check_reachable(environment, "https://user:pass@models.example.com:8443/v1?x=1")
 
 
 def test_an_agent_that_kills_python_by_name_loses_neither_result_nor_sandbox(
@@ -616,19 +620,17 @@ def test_an_agent_that_kills_python_by_name_loses_neither_result_nor_sandbox(
     assert sandbox.exec(sh(script)).stdout == b"alive\n"
 
 
-def test_a_command_that_kills_its_supervisor_is_a_lost_sandbox_not_a_result(
-    sandbox: Sandbox,
+def test_a_command_that_kills_its_supervisor_is_not_a_result_of_it(
+    environment: Environment, sandbox: Sandbox
 ) -> None:
-    with pytest.raises(SandboxFailure, match=sandbox.name):
-        sandbox.exec(sh("kill -KILL $PPID; sleep 1000"), timeout=60)
-
-
-def test_what_a_killed_supervisor_left_running_is_still_stopped(sandbox: Sandbox) -> None:
     sleep = long_sleep()
-    with pytest.raises(SandboxFailure):
-        sandbox.exec(sh(f"setsid {sleep} & kill -KILL $PPID; sleep 1000"), timeout=60)
-
-    sandbox.stop_processes()
+    command = sh(f"setsid {sleep} & kill -KILL $PPID; sleep 1000")
+    if environment.grades_fresh:  # the sandbox itself is known to live
+        assert sandbox.exec(command, timeout=60).exit_code == -9
+    else:
+        with pytest.raises(SandboxFailure, match=sandbox.name):
+            sandbox.exec(command, timeout=60)
+        sandbox.stop_processes()
 
     assert count(sandbox, sleep) == 0
 

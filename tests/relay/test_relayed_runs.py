@@ -13,6 +13,7 @@ import runner_image
 from judging import VERDICT, chat
 from raw_endpoint import Connection, Play, RawEndpoint
 
+from pytest_pinchbench import zstd
 from pytest_pinchbench.environments.bubblewrap import why_unusable
 
 KEY = "sk-the-real-key-of-the-model"
@@ -131,10 +132,11 @@ def test_an_agent_that_asks_nothing_is_starved(pytester, project, relayed_run):
 
 def test_the_clock_stands_still_while_the_endpoint_is_busy(pytester, project, relayed_run):
     project({"task_a": f"{ASK} ask; {GOOD}"}, task_a={"timeout_seconds": 2})
-    relayed_run([busy, busy, busy, answer])
+    _, result = relayed_run([busy, busy, busy, answer])
     found = record(pytester)
     assert (found["metrics"]["score"], codes(found)) == (1.0, [])
     assert found["timing"]["waiting"] >= 3
+    result.stdout.fnmatch_lines(["Waiting     * for the endpoint, beside the tasks' time"])
 
 
 def test_a_loop_is_ended_by_the_tasks_budget_and_graded(pytester, project, relayed_run):
@@ -154,6 +156,13 @@ def test_the_runs_budget_ends_it_in_mid_task(pytester, project, relayed_run):
     assert 4 <= len(endpoint.requests) <= 5
     assert not list((pytester.path / "pinchbench-results").rglob("result.json"))
     result.stdout.fnmatch_lines(["*budget was used up in mid-attempt*"])
+    asked = len(endpoint.requests)
+    same = f"--pinchbench-model-base-url={endpoint.url}"
+    (directory,) = (pytester.path / "pinchbench-results" / "lab-m").iterdir()
+    resumed = f"--pinchbench-resume={directory}"
+    _, again = relayed_run([answer], price, "--pinchbench-budget-usd=0.35", same, resumed)
+    again.stdout.fnmatch_lines(["*the budget of $0.35 is used up: $0.*"])
+    assert len(endpoint.requests) == asked
 
 
 def test_a_budget_without_a_price_is_an_error_before_anything_runs(project, relayed_run):
@@ -173,8 +182,17 @@ def test_the_judge_is_asked_through_the_relay(pytester, project, relayed_run, mo
             "--pinchbench-judge-model=judge",
             f"--pinchbench-judge-base-url={judge.url}",
             "--pinchbench-judge-check=no",
+            "--pinchbench-record",
         )
-        assert record(pytester)["metrics"]["score"] == 0.7
+        found = record(pytester)
+        assert found["metrics"]["score"] == 0.7
+        assert (found["judge_usage"]["request_count"], found["judge_usage"]["total_tokens"]) == (
+            1,
+            120,
+        )
+        (packed,) = pytester.path.rglob("recording.jsonl.zst")
+        lines = zstd.ZstdDecompressor().decompress(packed.read_bytes()).splitlines()
+        assert [json.loads(line).get("is_judge") for line in lines] == [True]
         (request,) = judge.requests
         assert b"Bearer sk-the-real-key-of-the-judge" in request.head
 
