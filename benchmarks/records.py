@@ -52,16 +52,13 @@ def measure(old: Path, new: Path) -> None:
     from pytest_pinchbench.reports.html import report_html
     from pytest_pinchbench.reports.markdown import summary_markdown
     from pytest_pinchbench.results.comparison import compare
-    from pytest_pinchbench.results.run_directory import RunDirectory
     from pytest_pinchbench.results.summary import read_summary
 
     baseline = step("read and summarize the old run", lambda: read_summary(old))
-    directory = RunDirectory(new)
-    records = directory.records()
     summary = step("read and summarize the new run", lambda: read_summary(new))
     comparison = step("compare them", lambda: compare(baseline, summary))
     step("summary.md", lambda: summary_markdown(summary, [comparison]))
-    page = step("report.html", lambda: report_html(directory, records, summary, [comparison]))
+    page = step("report.html", lambda: report_html(summary, [comparison]))
     print(f"report.html has {len(page) / 1e6:.1f} MB")
 
 

@@ -80,7 +80,7 @@ def test_each_task_is_an_item_for_each_model(project, several, pytester):
 @pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["one process", "xdist"])
 def test_each_model_has_a_run_and_all_have_a_group(project, several, pytester, workers):
     project({f"task_0{n}_a": BY_MODEL for n in range(1, 6)})
-    result = several("--junitxml=junit.xml", "--json-report", *workers)
+    result = several("--junitxml=junit.xml", "--json-report", "--html=all.html", *workers)
     result.assert_outcomes(passed=5, failed=5)
     assert result.ret == 1
     assert records(pytester.path / "pinchbench-results") == {
@@ -103,12 +103,15 @@ def test_each_model_has_a_run_and_all_have_a_group(project, several, pytester, w
             "poor * 0.500 *",
             "poor against good",
             f"Results *{group.relative_to(pytester.path)}",
+            "Page *file:///*/pinchbench-results/index.html#run=*%40*&run=*%40*",
             "PinchBench good *1.000*",
             "PinchBench poor *0.500*",
         ]
     )
     junit = (pytester.path / "junit.xml").read_text("utf-8")
     assert '<property name="good.mean_score" value="1.0"' in junit
+    page = (pytester.path / "all.html").read_text("utf-8")
+    assert page.count("<p>lab/") == 2
     report = json.loads((pytester.path / ".report.json").read_bytes())
     assert report["pinchbench"]["poor"]["score"]["mean"] == 0.5
     everything = b"".join(

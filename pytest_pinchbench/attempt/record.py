@@ -13,9 +13,11 @@ from pytest_pinchbench.attempt.kept_work import RECORDING
 from pytest_pinchbench.attempt.workspace import Workspace
 from pytest_pinchbench.harnesses import AgentRun, sum_usage
 from pytest_pinchbench.issues import Issue
+from pytest_pinchbench.results.fell_short import why_it_fell_short
 from pytest_pinchbench.results.files import LENIENT, json_bytes
 from pytest_pinchbench.results.records import (
     RESULT_SCHEMA,
+    GradedIn,
     Record,
     Scoring,
     TaskResult,
@@ -49,6 +51,7 @@ def make_result(
     issues: Sequence[Issue],
     workspace: Workspace | None,
     archive: bytes | None,
+    graded_in: GradedIn | None,
     started: float,
     seconds: Mapping[str, float],
     earlier: Sequence[Mapping[str, Any]],
@@ -98,7 +101,14 @@ def make_result(
         "ground_truth": {
             "expected_behavior": task.expected_behavior,
             "grading_criteria": task.grading_criteria,
+            "prompts": [prompt.text for prompt in task.prompts],
+            "judge_rubric": task.judge_rubric,
+            "automated_checks": task.automated_checks,
+            "grading_weights": task.grading_weights and dict(task.grading_weights),
         },
+        "fell_short": why_it_fell_short(score, run.timed_out, run.final_answer, run.trajectory)
+        if run
+        else [],
         "issues": [asdict(issue) for issue in issues],
         "usage": asdict(sum_usage(spent)),
         "judge_usage": asdict(sum_usage(judged)) if judged else None,
@@ -118,6 +128,7 @@ def make_result(
             }
             for one in earlier
         ],
+        "graded_in": graded_in,
         "trajectory": TRAJECTORY if run else None,
         "artifacts": {
             "workspace": WORKSPACE if archive is not None else None,

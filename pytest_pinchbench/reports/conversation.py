@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from pytest_pinchbench.results.files import read_json
 from pytest_pinchbench.results.records import Record
 from pytest_pinchbench.results.run_directory import RunDirectory
 
@@ -25,20 +26,27 @@ class Entry:
     text: str
 
 
-def conversation(directory: RunDirectory, record: Record, limit: int) -> list[Entry]:
-    """The conversation of one attempt, in at most about ``limit`` characters.
+@dataclass(frozen=True)
+class Step:
+    """A message of the model with what led to it and what came of it; seconds, tokens."""
 
-    Empty where the agent never ran or its trajectory cannot be read.
-    """
-    name = record["trajectory"]
-    if name is None:
-        return []
+    number: int
+    seconds: float | None
+    tokens: int | None
+    entries: list[Entry]
+
+
+def trajectory(directory: RunDirectory, record: Record) -> Mapping[str, Any]:
+    """Return an attempt's trajectory; empty where the agent never ran, or if unreadable."""
+    if record["trajectory"] is None:
+        return {}
     folder = directory.attempt_dir(record["task_id"], record["attempt"])
-    try:
-        trajectory = json.loads((folder / name).read_bytes())
-    except (OSError, ValueError):
-        return []
-    return bounded(list(entries(trajectory)), limit)
+    return _mapping(read_json(folder / record["trajectory"]))
+
+
+def conversation(directory: RunDirectory, record: Record, limit: int) -> list[Entry]:
+    """The conversation of one attempt, in at most about ``limit`` characters."""
+    return bounded(list(entries(trajectory(directory, record))), limit)
 
 
 def as_text(conversation: Sequence[Entry]) -> str:
@@ -56,22 +64,42 @@ def tail(conversation: Sequence[Entry], limit: int) -> str:
 
 def entries(trajectory: Mapping[str, Any]) -> Iterator[Entry]:
     """Everything in it, in order; long texts are cut in the middle."""
-    for step in _mappings(_mapping(trajectory).get("steps")):
-        asked = step.get("user_content")
-        for message in asked if isinstance(asked, list) else [asked]:
-            yield from _entry("user", "user", message)
-        answer = _mapping(step.get("assistant_content"))
-        yield from _entry("thinking", "model, thinking", answer.get("reasoning_content"))
-        yield from _entry("assistant", "model", answer.get("content"))
-        for call in _mappings(answer.get("tool_calls")):
-            function = _mapping(call.get("function"))
-            yield Entry("call", f"tool call: {function.get('name')}", _arguments(function))
-        for result in _mappings(step.get("observation")):
-            failed = result.get("is_error") is True
-            title = f"tool {'error' if failed else 'result'}: {result.get('name')}"
-            yield Entry("error" if failed else "result", title, _text(result.get("content")))
-        if _mapping(step.get("metric")).get("stop_reason") == "error":
-            yield Entry("error", "model", "The endpoint failed; the model gave no answer here.")
+    for step in steps(trajectory):
+        yield from step.entries
+
+
+def steps(trajectory: Mapping[str, Any]) -> Iterator[Step]:
+    """Each step with its entries."""
+    for number, step in enumerate(_mappings(trajectory.get("steps")), 1):
+        metric = _mapping(step.get("metric"))
+        times = [metric.get(name) for name in ("llm_infer_ms", "env_action_ms")]
+        used = [metric.get(name) for name in ("prompt_tokens_len", "completion_tokens_len")]
+        spent = [one for one in times if isinstance(one, int)]
+        counts = [one for one in used if isinstance(one, int)]
+        yield Step(
+            number,
+            sum(spent) / 1000 if spent else None,
+            sum(counts) if counts else None,
+            list(_step_entries(step)),
+        )
+
+
+def _step_entries(step: Mapping[str, Any]) -> Iterator[Entry]:
+    asked = step.get("user_content")
+    for message in asked if isinstance(asked, list) else [asked]:
+        yield from _entry("user", "user", message)
+    answer = _mapping(step.get("assistant_content"))
+    yield from _entry("thinking", "model, thinking", answer.get("reasoning_content"))
+    yield from _entry("assistant", "model", answer.get("content"))
+    for call in _mappings(answer.get("tool_calls")):
+        function = _mapping(call.get("function"))
+        yield Entry("call", f"tool call: {function.get('name')}", _arguments(function))
+    for result in _mappings(step.get("observation")):
+        failed = result.get("is_error") is True
+        title = f"tool {'error' if failed else 'result'}: {result.get('name')}"
+        yield Entry("error" if failed else "result", title, _text(result.get("content")))
+    if _mapping(step.get("metric")).get("stop_reason") == "error":
+        yield Entry("error", "model", "The endpoint failed; the model gave no answer here.")
 
 
 def bounded(entries: Sequence[Entry], limit: int) -> list[Entry]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pytest_pinchbench.reports import text
+from pytest_pinchbench.reports import github, index_page, text
 from pytest_pinchbench.reports.markdown import comparison_markdown, table_markdown
 from pytest_pinchbench.results.files import write_atomically, write_json
 from pytest_pinchbench.results.group import compare_all, group_document
@@ -21,7 +21,8 @@ def report_group(path: Path, shown: str, members: Mapping[str, Summary]) -> Iter
     write_json(path / "summary.json", group_document(members, comparisons))
     parts = ["# PinchBench: " + ", ".join(members), table_markdown(summaries)]
     parts += map(comparison_markdown, comparisons)
-    write_atomically(path / "summary.md", ("\n\n".join(parts) + "\n").encode("utf-8", "replace"))
+    markdown = ("\n\n".join(parts) + "\n").encode("utf-8", "replace")
+    write_atomically(path / "summary.md", markdown)
     yield from text.table_lines(summaries)
     for comparison in comparisons:
         yield ""
@@ -30,3 +31,6 @@ def report_group(path: Path, shown: str, members: Mapping[str, Summary]) -> Iter
             yield f"  {finding}"
     yield ""
     yield f"Results     {shown}"
+    yield f"Page        {index_page.address(path.parents[1], list(members.values()))}"
+    if github.in_github_actions():
+        yield from github.append_to_step_summary(markdown)

@@ -1,75 +1,55 @@
-"""``report.html``: a run on one page that needs nothing else, no network and no server.
-
-The page's own policy forbids every request and every script but the one it came with, so
-that even text of a model that escaped escaping could do nothing.
-"""
+"""``report.html``: the verdict of a run, its categories, and one list of its tasks."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_pinchbench.reports import formats, text
-from pytest_pinchbench.reports.conversation import conversation
+from pytest_pinchbench.reports.attempt_page import NAME
 from pytest_pinchbench.reports.markdown import why_no_score
-from pytest_pinchbench.reports.page import attempt_html, source, templates
+from pytest_pinchbench.reports.page import page
 from pytest_pinchbench.reports.terminal import selection, valid_of, warnings, what_is_missing
 from pytest_pinchbench.results.comparison import Comparison
-from pytest_pinchbench.results.records import Record
-from pytest_pinchbench.results.run_directory import RunDirectory
+from pytest_pinchbench.results.files import safe_name
 
-CONVERSATION = 60_000  # characters of one attempt's conversation
-_CONVERSATIONS = 20_000_000  # of all of them: a browser has to open the page
-_SHORTEST = 2_000
-
-Row = tuple[str, list[tuple[str, float | None]]]
+_COLUMNS = (
+    *(("task", ""), ("score", "n"), ("attempts", ""), ("full", "n"), ("category", "")),
+    *(("grading", ""), ("time", "n"), ("tokens", "n"), ("cost", "n"), ("fell short", "")),
+)
 
 
-def report_html(
-    directory: RunDirectory,
-    records: Sequence[Record],
-    summary: Mapping[str, Any],
-    comparisons: Sequence[Comparison] = (),
-) -> str:
-    """The page of a run. ``records`` are those that ``summary`` is of."""
-    from markupsafe import Markup
-
-    script = source("report.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )
-    style = "\n".join(map(source, ("colours.css", "report.css", "attempt.css")))
-    return (
-        templates()
-        .get_template("report.html.j2")
-        .render(
-            summary=summary,
-            policy=policy,
-            style=Markup(style),
-            script=Markup(script),
-            missing=None if summary["official"] else what_is_missing(summary),
-            warnings=list(warnings(summary)),
-            numbers=list(_numbers(summary)),
-            facts=list(_facts(summary)),
-            categories=[_category(category) for category in summary["categories"]],
-            comparisons=[
-                (
-                    comparison,
-                    text.verdict(comparison),
-                    text.mean_line(comparison),
-                    list(_changes(comparison)),
-                    list(text.one_sided(comparison)),
-                )
-                for comparison in comparisons
-            ],
-            columns=_columns(summary),
-            rows=[_row(task, summary) for task in summary["tasks"]],
-            details=_details(directory, records, summary),
-        )
+def report_html(summary: Mapping[str, Any], comparisons: Sequence[Comparison] = ()) -> str:
+    """The page of a run."""
+    tasks = summary["tasks"]
+    repeated = any(len(task["attempts"]) > 1 for task in tasks)
+    return page(
+        "report.html.j2",
+        "list.js",
+        summary=summary,
+        verdict=text.verdict_line(summary),
+        missing=None if summary["official"] else what_is_missing(summary),
+        warnings=list(warnings(summary)),
+        numbers=list(_numbers(summary)),
+        facts=list(_facts(summary)),
+        categories=[_category(category) for category in summary["categories"]],
+        comparisons=[
+            (
+                comparison,
+                text.verdict(comparison),
+                text.mean_line(comparison),
+                list(_changes(comparison)),
+                list(text.one_sided(comparison)),
+            )
+            for comparison in comparisons
+        ],
+        columns=[one for one in _COLUMNS if repeated or one[0] != "attempts"],
+        repeated=repeated,
+        rows=[_row(task) for task in tasks],
+        choices={
+            name: sorted({task[name] for task in tasks if task[name]})
+            for name in ("category", "grading_type")
+        },
     )
 
 
@@ -99,17 +79,30 @@ def _numbers(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]
 
 
 def _facts(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What this run was."""
+    settings = summary["settings"]
+    recipe = settings.get("recipe") or {}
     yield "tasks", selection(summary)
     if summary["started_at"]:
         yield "started", summary["started_at"][:19].replace("T", " ") + " UTC"
-    if summary["judge"]:
-        yield "judge", summary["judge"]
+    yield "judge", summary["judge"] or "none"
     for name, commit in summary["suites"].items():
         yield "suite", f"{name} {formats.commit(commit)}"
+    if recipe:
+        image = f", {recipe['image']}" if recipe.get("image") else ""
+        yield "sandbox", f"{recipe.get('environment')}{image}"
+    identity = summary["identity"] or {}
+    if "brave_api_key" in identity:
+        yield "web search", "Brave" if identity["brave_api_key"] else "no key"
+    parameters = (settings.get("model") or {}).get("params") or {}
+    if parameters:
+        yield "model parameters", ", ".join(f"{name} {value}" for name, value in parameters.items())
     for name, version in summary["versions"].items():
         name = formats.harness(summary) if name == "agent" else name
         yield name, ", ".join(version) if isinstance(version, list) else str(version)
     yield "settings", summary["settings_digest"][:19]
+    for reason, count in (summary.get("fell_short") or {}).items():
+        yield f"fell short: {reason}", formats.counted(count, "attempt")
 
 
 def _category(category: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -140,94 +133,42 @@ def _changes(comparison: Comparison) -> Iterator[tuple[Any, ...]]:
             )
 
 
-def _is_repeated(summary: Mapping[str, Any]) -> bool:
-    return any(len(task["attempts"]) > 1 for task in summary["tasks"])
-
-
-def _columns(summary: Mapping[str, Any]) -> list[tuple[str, bool]]:
-    """Titles, and whether the column holds numbers."""
-    spread = [("min", True), ("max", True), ("std", True)] if _is_repeated(summary) else []
-    return [
-        ("task", False),
-        ("score", True),
-        *spread,
-        ("full score", True),
-        ("category", False),
-        ("grading", False),
-        ("time", True),
-        ("tokens", True),
-        ("requests", True),
-        ("total cost", True),
-    ]
-
-
-def _row(task: Mapping[str, Any], summary: Mapping[str, Any]) -> Row:
-    """The cells after the task's id: text, and what to sort by where it is a number."""
-    mean, usage, total = task["mean"], task["usage"], task["cost"]["total"]
-    spread = [
-        (show(task[name]), _number(task[name]))
-        for name, show in (
-            ("min", formats.score),
-            ("max", formats.score),
-            ("std", formats.spread),
-        )
-    ]
-    return task["task_id"], [
-        (_status(task), _number(mean)),
-        *(spread if _is_repeated(summary) else []),
-        (formats.percent(task["pass_rate"]), _number(task["pass_rate"])),
-        (task["category"] or formats.UNKNOWN, None),
-        (task["grading_type"] or formats.UNKNOWN, None),
-        (formats.seconds(task["execution_time"]), _number(task["execution_time"])),
-        (formats.count(usage["total_tokens"]), usage["total_tokens"]),
-        (formats.count(usage["request_count"]), usage["request_count"]),
-        (formats.money(total), _number(total["usd"])),
-    ]
+def _row(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A task of the list: the words to filter it by, and its cells."""
+    usage, total = task["usage"], task["cost"]["total"]
+    attempts = task["attempts"]
+    states = {attempt["status"] for attempt in attempts} - {"scored"}
+    if task["pass_rate"] is not None and task["pass_rate"] < 1:
+        states.add("failed")
+    if any(attempt.get("timed_out") for attempt in attempts):
+        states.add("timed-out")
+    reasons = dict.fromkeys(why for one in attempts for why in one.get("fell_short", ()))
+    folder = safe_name(task["task_id"])
+    return {
+        "task": task,
+        "states": " ".join(sorted(states)),
+        "score": why_no_score(task) if task["mean"] is None else formats.score(task["mean"]),
+        "spread": "" if task["std"] is None else f"±{formats.spread(task['std'])}",
+        "links": [
+            (
+                formats.short_score(one["score"]) if one["score"] is not None else one["status"],
+                f"{folder}/attempt-{one['attempt']}/{NAME}" if one["status"] != "missing" else None,
+                one["score"],
+            )
+            for one in attempts
+        ],
+        "cells": [
+            (formats.percent(task["pass_rate"]), _number(task["pass_rate"])),
+            (task["category"] or formats.UNKNOWN, None),
+            (task["grading_type"] or formats.UNKNOWN, None),
+            (formats.seconds(task["execution_time"]), _number(task["execution_time"])),
+            (formats.count(usage["total_tokens"]), usage["total_tokens"]),
+            (formats.money(total), _number(total["usd"])),
+            (", ".join(reasons), None),
+        ],
+    }
 
 
 def _number(value: float | None) -> float:
     """What is not known sorts below everything."""
     return -1 if value is None else value
-
-
-def _status(task: Mapping[str, Any]) -> str:
-    """The mean, or the word for why there is none."""
-    if task["mean"] is None:
-        return why_no_score(task)
-    return formats.score(task["mean"])
-
-
-def _details(
-    directory: RunDirectory, records: Sequence[Record], summary: Mapping[str, Any]
-) -> Iterable[Mapping[str, Any]]:
-    """Each task that has a record, read while the page is written: they are the bulk of it."""
-    from markupsafe import Markup
-
-    found = {(record["task_id"], record["attempt"]): record for record in records}
-    limit = max(_SHORTEST, min(CONVERSATION, _CONVERSATIONS // max(len(records), 1)))
-    for task in summary["tasks"]:
-        numbers = [attempt["attempt"] for attempt in task["attempts"]]
-        attempts = [r for n in numbers if (r := found.get((task["task_id"], n)))]
-        if not attempts:
-            continue
-        truth: Mapping[str, Any] = attempts[0]["ground_truth"]
-        yield {
-            "task_id": task["task_id"],
-            "name": task["name"],
-            "score": _status(task),
-            "texts": [
-                (title, truth[name])
-                for title, name in (
-                    ("Expected behaviour", "expected_behavior"),
-                    ("Grading criteria", "grading_criteria"),
-                )
-                if truth[name]
-            ],
-            "attempts": [
-                (
-                    f"Attempt {record['attempt']}" if len(numbers) > 1 else "",
-                    Markup(attempt_html(record, conversation(directory, record, limit))),
-                )
-                for record in attempts
-            ],
-        }

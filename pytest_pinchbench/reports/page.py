@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.reports.conversation import Entry
@@ -26,8 +28,39 @@ def templates() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
     )
-    environment.filters["score"] = formats.score
+    environment.filters.update(
+        score=formats.score, seconds=formats.seconds, count=formats.count, heat=heat
+    )
     return environment
+
+
+def page(template: str, *scripts: str, **values: Any) -> str:
+    """Render a whole page, with its style and scripts in it.
+
+    The page's own policy forbids every request and every other script, so that even text of a
+    model that escaped escaping could do nothing.
+    """
+    from markupsafe import Markup
+
+    script = "\n".join(map(source, scripts))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    style = "\n".join(map(source, ("colours.css", "page.css")))
+    return (
+        templates()
+        .get_template(template)
+        .render(policy=policy, style=Markup(style), script=Markup(script), **values)
+    )
+
+
+def heat(mean: float | None) -> str:
+    """The style class of a cell that holds a score."""
+    if mean is None:
+        return "invalid"
+    return "full" if mean >= 1 else "zero" if mean <= 0 else f"part{min(int(mean * 3), 2)}"
 
 
 def source(name: str) -> str:
@@ -56,7 +89,7 @@ def attempt_html(record: Record, conversation: Sequence[Entry], *, criteria: boo
     score = record["metrics"]["score"]
     return (
         templates()
-        .get_template("attempt.html.j2")
+        .get_template("fragment.html.j2")
         .render(
             record=record,
             issues=record["issues"] if criteria else (),

@@ -56,7 +56,7 @@ class HtmlReportHooks:
             setattr(report, "extras", [*getattr(report, "extras", []), own])  # noqa: B010
 
     def pytest_html_results_summary(self, prefix: list[str]) -> None:
-        sheets = ("colours.css", "attempt.css", "pytest_html.css")
+        sheets = ("colours.css", "fragment.css", "pytest_html.css")
         styles = "\n".join(map(source, sheets))
         prefix += [
             '<meta name="viewport" content="width=device-width, initial-scale=1">',

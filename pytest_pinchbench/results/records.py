@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 
 from pytest_pinchbench.harnesses import Usage
 from pytest_pinchbench.issues import Issue, Severity
+from pytest_pinchbench.results.fell_short import Reason
 from pytest_pinchbench.results.files import has_shape
 
 RESULT_SCHEMA = "pinchbench-result-1"
@@ -58,8 +59,15 @@ class Retried(TypedDict):
     judge_usage: UsageRecord | None
 
 
-class GroundTruth(TypedDict):
-    """What the task file asks for, Markdown."""
+class _Asked(TypedDict, total=False):
+    prompts: list[str]
+    judge_rubric: str | None
+    automated_checks: str | None
+    grading_weights: dict[str, float] | None
+
+
+class GroundTruth(_Asked):
+    """What the task file asks for, Markdown; the checks as Python's source."""
 
     expected_behavior: str
     grading_criteria: str
@@ -126,7 +134,18 @@ class RunDescription(TypedDict):
     versions: dict[str, str]
 
 
-class Record(TypedDict):
+class GradedIn(TypedDict):
+    """``fresh`` or ``same``: a sandbox in which the agent has not been, or its own; and why."""
+
+    sandbox: str
+    reason: str
+
+
+class _Explained(TypedDict, total=False):
+    fell_short: list[Reason]
+
+
+class Record(_Explained):
     """What ``result.json`` holds; ``schemas/pinchbench-result-1.json`` says what it means."""
 
     schema_version: str
@@ -151,6 +170,7 @@ class Record(TypedDict):
     finished_at: str
     seconds: dict[str, float]
     retried: list[Retried]
+    graded_in: GradedIn | None
     trajectory: str | None
     artifacts: Artifacts
     meta: Meta

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -33,7 +34,7 @@ _TOKENS = (
     *("total_tokens", "request_count"),
 )
 
-_SHAPE = {
+SUMMARY_SHAPE = {
     **dict.fromkeys(("run_id", "model", "judge", "started_at", "score", "reference"), object),
     "official": bool,
     "usage": {"total_tokens": int},
@@ -114,7 +115,9 @@ def summarize(
         "score": valid if official else None,
         "reference": None if official else valid,
         "attempts": counts,
+        "fell_short": dict(Counter(why for one in records for why in one.get("fell_short", ()))),
         **_spent(records),
+        "efficiency": _efficiency(records),
         "categories": _categories(tasks),
         "tasks": tasks,
         "suites": run.get("suites") or {},
@@ -148,7 +151,7 @@ def read_summary(path: Path) -> Summary:
         run: Mapping[str, Any] = read_run_json(path) if (path / "run.json").exists() else {}
         return summarize(records, run, wall_seconds=wall_seconds_of(path))
     summary: Summary = read_json(path)
-    if not has_shape(summary, _SHAPE):
+    if not has_shape(summary, SUMMARY_SHAPE):
         raise PinchBenchError(
             f"{path} is neither a run directory nor the summary.json of a run"
             + ("" if path.exists() else ": there is no such file")
@@ -253,6 +256,7 @@ def _attempt(number: int, record: Record | None, why: str) -> dict[str, Any]:
         "score": record["metrics"]["score"],
         "passed": record["metrics"]["passed"],
         "timed_out": record["timed_out"],
+        "fell_short": record.get("fell_short", []),
         "execution_time": record["execution_time"],
         **_spent([record]),
         "issues": record["issues"],
@@ -289,6 +293,19 @@ def _spent(records: Sequence[Record]) -> dict[str, Any]:
         "usage": _usage(agent),
         "judge_usage": _usage(judge) if judge else None,
         "cost": cost_parts(records),
+    }
+
+
+def _efficiency(records: Sequence[Record]) -> dict[str, float | None]:
+    """Return the sum of the scores for 1,000 tokens and for a dollar of the agent's, all tries
+    counted; None where tokens or prices are not known.
+    """
+    points = sum(record["metrics"]["score"] or 0.0 for record in records)
+    tokens = sum(record["usage"]["total_tokens"] for record in records)
+    cost = cost_parts(records)["agent"]
+    return {
+        "score_per_1000_tokens": 1000 * points / tokens if tokens else None,
+        "score_per_usd": points / cost["usd"] if cost["usd"] and cost["complete"] else None,
     }
 
 

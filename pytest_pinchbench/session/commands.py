@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,8 @@ def _only_compares(settings: Settings) -> bool:
 
 
 def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
+    from pytest_pinchbench.reports.files import write_pages
+    from pytest_pinchbench.reports.index_page import write_index
     from pytest_pinchbench.reports.run_report import Ended
     from pytest_pinchbench.results.earlier_runs import merge_runs, read_run_json
     from pytest_pinchbench.results.gates import reaches
@@ -79,7 +82,9 @@ def _merge(config: pytest.Config, settings: Settings, start: Path) -> int:
     paths = [start / path for path in settings.merge]
     directory, _ = merge_runs(paths, start / settings.results_dir)
     ended = Ended(directory, read_run_json(directory.path), settings, baselines)
-    ended.write(say=print)
+    ended.write(print)
+    index = partial(write_index, start / settings.results_dir)
+    write_pages([("index.html", index)], print)
     # as of one run of all these tasks
     scores = [one["score"] for task in ended.summary["tasks"] for one in task["attempts"]]
     short = any(score is None or not reaches(score, settings.pass_mark) for score in scores)

@@ -13,26 +13,28 @@ import pytest
 from pytest_pinchbench.settings.sources import CONFIG_FILE, config_folder
 
 
-class _Provider(NamedTuple):
-    """A provider that a key variable suggests, with a model to begin with."""
+class _Model(NamedTuple):
+    """An entry of ``models``."""
 
-    variable: str
     name: str
     id: str
-    base_url: str
+    base_url: str | None
+    variable: str
+    """The environment variable that holds the key."""
     protocol: str = "openai-chat"
 
 
+# what the key variables of providers suggest to begin with
 _PROVIDERS = (
-    _Provider(
-        *("OPENROUTER_API_KEY", "openrouter", "anthropic/claude-opus-4.5"),
-        "https://openrouter.ai/api/v1",
+    _Model(
+        *("openrouter", "anthropic/claude-opus-4.5", "https://openrouter.ai/api/v1"),
+        "OPENROUTER_API_KEY",
     ),
-    _Provider(
-        *("ANTHROPIC_API_KEY", "anthropic", "claude-opus-4-5", "https://api.anthropic.com"),
+    _Model(
+        *("anthropic", "claude-opus-4-5", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
         "anthropic",
     ),
-    _Provider("OPENAI_API_KEY", "openai", "gpt-5", "https://api.openai.com/v1"),
+    _Model("openai", "gpt-5", "https://api.openai.com/v1", "OPENAI_API_KEY"),
 )
 
 _TEMPLATE = """\
@@ -68,7 +70,7 @@ def write_config(config: pytest.Config, environ: Mapping[str, str]) -> int:
     Raises ``pytest.UsageError`` where there is such a file, or it cannot be written.
     """
     path = config_folder(config) / CONFIG_FILE
-    models = list(_models(environ))
+    models = [_entry(one, environ) for one in _models(environ)]
     judge = environ.get("JUDGE_MODEL_NAME")
     text = _TEMPLATE.format(
         models="\n".join([models[0], *(_commented(entry) for entry in models[1:])]),
@@ -89,32 +91,23 @@ def write_config(config: pytest.Config, environ: Mapping[str, str]) -> int:
     return 0
 
 
-def _models(environ: Mapping[str, str]) -> Iterator[str]:
+def _models(environ: Mapping[str, str]) -> Iterator[_Model]:
     if model := environ.get("MODEL_NAME"):
-        yield _entry("default", model, environ.get("MODEL_BASE_URL"), "MODEL_API_KEY", environ)
-    for one in _PROVIDERS:
-        if environ.get(one.variable):
-            yield _entry(one.name, one.id, one.base_url, one.variable, environ, one.protocol)
+        yield _Model("default", model, environ.get("MODEL_BASE_URL"), "MODEL_API_KEY")
+    yield from (one for one in _PROVIDERS if environ.get(one.variable))
     if host := environ.get("OLLAMA_HOST"):
         url = host if "://" in host else f"http://{host}"
-        yield _entry("ollama", "qwen3:8b", f"{url.rstrip('/')}/v1", "OLLAMA_API_KEY", environ)
-    yield _entry("mine", "my-model", "http://localhost:8000/v1", "MODEL_API_KEY", environ)
+        yield _Model("ollama", "qwen3:8b", f"{url.rstrip('/')}/v1", "OLLAMA_API_KEY")
+    yield _Model("mine", "my-model", "http://localhost:8000/v1", "MODEL_API_KEY")
 
 
-def _entry(
-    name: str,
-    model: str,
-    base_url: str | None,
-    variable: str,
-    environ: Mapping[str, str],
-    protocol: str = "openai-chat",
-) -> str:
-    lines = [f"  {name}:", f"    id: {json.dumps(model)}"]
-    if base_url:
-        lines.append(f"    base_url: {json.dumps(base_url)}")
-    lines.append(f"    {'' if environ.get(variable) else '# '}api_key_env: {variable}")
-    if protocol != "openai-chat":
-        lines.append(f"    api_protocol: {protocol}")
+def _entry(model: _Model, environ: Mapping[str, str]) -> str:
+    lines = [f"  {model.name}:", f"    id: {json.dumps(model.id)}"]
+    if model.base_url:
+        lines.append(f"    base_url: {json.dumps(model.base_url)}")
+    lines.append(f"    {'' if environ.get(model.variable) else '# '}api_key_env: {model.variable}")
+    if model.protocol != "openai-chat":
+        lines.append(f"    api_protocol: {model.protocol}")
     return "\n".join(lines)
 
 

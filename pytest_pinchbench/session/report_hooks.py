@@ -13,7 +13,9 @@ import pytest
 from pytest_pinchbench.issues import ResultsUnwritable
 from pytest_pinchbench.reports import junit
 from pytest_pinchbench.reports.conversation import conversation
+from pytest_pinchbench.reports.files import write_pages
 from pytest_pinchbench.reports.group import report_group
+from pytest_pinchbench.reports.index_page import write_index
 from pytest_pinchbench.reports.json_report import add_scores
 from pytest_pinchbench.reports.run_report import Ended
 from pytest_pinchbench.reports.terminal import Line
@@ -111,6 +113,8 @@ class ReportHooks:
                 run.say(str(error))
                 self._unwritten = True
             junit.add_suite_properties(self._config, ended.summary, run.name)
+        first = self._runs.first
+        write_pages([("index.html", partial(write_index, first.results_dir))], first.say)
         result = yield
         # a plugin may have made a success of a session without tests (testmon)
         session.exitstatus = self._code = self._exit_code(int(session.exitstatus))

@@ -171,6 +171,10 @@ class Run:
         """How long the run took, over all of its sessions; to be asked for when it has ended."""
         return round(self.seconds_before + time.monotonic() - self._began, 3)
 
+    @property
+    def results_dir(self) -> Path:
+        return self.config.invocation_params.dir / self.settings.results_dir
+
     def short(self, path: Path) -> str:
         """Return a path from where pytest was started."""
         start = self.config.invocation_params.dir
@@ -232,10 +236,6 @@ class Runs:
         # xdist gives a worker only what the command line says
         return pickle.dumps((self.first.config.args, [run.for_worker() for run in self.all]))
 
-    @property
-    def are_several(self) -> bool:
-        return len(self.all) > 1
-
     def find(self, node_id: str) -> tuple[Run, Key] | None:
         """Return the run and the key of an item, None for an item of another plugin's."""
         found = split_node_id(node_id)
@@ -253,7 +253,7 @@ class Runs:
         found = [one for node_id in node_ids if (one := self.find(node_id))]
         for run in self.all:
             run.select(key for other, key in found if other is run)
-        if self.are_several and self.first.directory is not None:
+        if len(self.all) > 1 and self.first.directory is not None:
             results_dir = self.first.config.invocation_params.dir / self.first.settings.results_dir
             members = [
                 Member(run.name, run.model_id, run.directory.path)

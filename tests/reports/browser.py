@@ -83,7 +83,9 @@ class Browser:
         with self._arrived:
             return [told for told in self._messages if told.get("sessionId") == session]
 
-    def open(self, page: Path, *, width: int, dark: bool = False, height: int = 900) -> Page:
+    def open(
+        self, page: Path, *, width: int, dark: bool = False, height: int = 900, hash: str = ""
+    ) -> Page:
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -99,7 +101,7 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", session, features=[scheme])
         self.call("Page.setLifecycleEventsEnabled", session, enabled=True)
-        loader = self.call("Page.navigate", session, url=page.as_uri())["loaderId"]
+        loader = self.call("Page.navigate", session, url=page.as_uri() + hash)["loaderId"]
 
         def loaded(told: dict[str, Any]) -> bool:
             """This page, and not the empty one before it."""

@@ -195,7 +195,7 @@ def test_half_a_character_from_a_model_stops_no_report(tmp_path):
     records, summary = directory.records(), read_summary(directory.path)
     files.write_files(directory, records, summary, say=said.append)
     assert said == []
-    assert "half" in (directory.path / "report.html").read_text(encoding="utf-8")
+    assert "half" in (directory.path / "task_a/attempt-1/attempt.html").read_text("utf-8")
     write_step_summary(summary, environ={"GITHUB_STEP_SUMMARY": str(tmp_path / "step.md")})
     (directory.path / "summary.md").read_text(encoding="utf-8")
     json.loads((directory.path / "summary.json").read_text(encoding="utf-8"))
