@@ -86,8 +86,10 @@ class DockerSandbox(ExecSandbox):
     def changed_folders(self) -> list[str]:
         with self._engine.translated(f"{self.name} cannot be compared with its image"):
             found = {one["Path"] for one in self._engine.api.diff(self.name) or ()}
+            mounts = self._engine.api.inspect_container(self.name)["Mounts"]
         files = found - {posixpath.dirname(path) for path in found}
-        folders = {posixpath.dirname(path) for path in files - {self.workspace_root}}
+        files -= {one["Destination"] for one in mounts}
+        folders = {posixpath.dirname(path) for path in files}
         return sorted(path for path in folders if not path.startswith(self.private_root))
 
     def read(self, path: str) -> bytes:
