@@ -89,8 +89,8 @@ class DockerSandbox(ExecSandbox):
             mounts = self._engine.api.inspect_container(self.name)["Mounts"]
         files = found - {posixpath.dirname(path) for path in found}
         files -= {one["Destination"] for one in mounts}
-        folders = {posixpath.dirname(path) for path in files}
-        return sorted(path for path in folders if not path.startswith(self.private_root))
+        changed = (path for path in files if not path.startswith(self.private_root))
+        return sorted({posixpath.dirname(path) for path in changed})
 
     def read(self, path: str) -> bytes:
         if not self._frozen:
