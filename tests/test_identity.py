@@ -42,6 +42,7 @@ OTHER = {
     "skill-repo-tag": "v9",
     "list": "json",
     "check": "yes",
+    "view": "elsewhere",
     "data-dir": "elsewhere",
     "params": '{"timeout_multiplier": 2}',
     "config": "other.yaml",

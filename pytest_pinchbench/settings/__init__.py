@@ -116,6 +116,8 @@ class Settings:
     # about these settings
     show_recipe: bool = False
     list: str | None = None
+    view: str | None = None
+    """A results folder; ``yes`` means ``results_dir``."""
     check: bool = False
     warnings: tuple[str, ...] = ()
     """What the user should be told once, though nothing is wrong."""
