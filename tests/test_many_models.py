@@ -103,6 +103,7 @@ def test_each_model_has_a_run_and_all_have_a_group(project, several, pytester, w
             "poor * 0.500 *",
             "poor against good",
             f"Results *{group.relative_to(pytester.path)}",
+            "Page *file:///*/pinchbench-results/index.html#run=*%40*&run=*%40*",
             "PinchBench good *1.000*",
             "PinchBench poor *0.500*",
         ]

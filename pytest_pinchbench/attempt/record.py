@@ -17,6 +17,7 @@ from pytest_pinchbench.results.fell_short import why_it_fell_short
 from pytest_pinchbench.results.files import LENIENT, json_bytes
 from pytest_pinchbench.results.records import (
     RESULT_SCHEMA,
+    GradedIn,
     Record,
     Scoring,
     TaskResult,
@@ -50,6 +51,7 @@ def make_result(
     issues: Sequence[Issue],
     workspace: Workspace | None,
     archive: bytes | None,
+    graded_in: GradedIn | None,
     started: float,
     seconds: Mapping[str, float],
     earlier: Sequence[Mapping[str, Any]],
@@ -126,6 +128,7 @@ def make_result(
             }
             for one in earlier
         ],
+        "graded_in": graded_in,
         "trajectory": TRAJECTORY if run else None,
         "artifacts": {
             "workspace": WORKSPACE if archive is not None else None,

@@ -13,6 +13,7 @@ from pytest_pinchbench.attempt.kept_work import KeptWork
 from pytest_pinchbench.attempt.workspace import Workspace
 from pytest_pinchbench.harnesses import AgentRun
 from pytest_pinchbench.issues import Issue
+from pytest_pinchbench.results.records import GradedIn
 
 _PERMANENT = {"asset_missing", "check_import", "judge_missing", "judge_settings", "prerequisite"}
 
@@ -28,6 +29,7 @@ class Try:
     workspace: Workspace | None = None
     run: AgentRun | None = None
     archive: bytes | None = None
+    graded_in: GradedIn | None = None
     grade: Grade | None = None
     judge_retries: int = 0
     """How often the judge was asked again after it had failed."""

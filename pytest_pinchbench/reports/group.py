@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pytest_pinchbench.reports import github, text
+from pytest_pinchbench.reports import github, index_page, text
 from pytest_pinchbench.reports.markdown import comparison_markdown, table_markdown
 from pytest_pinchbench.results.files import write_atomically, write_json
 from pytest_pinchbench.results.group import compare_all, group_document
@@ -31,5 +31,6 @@ def report_group(path: Path, shown: str, members: Mapping[str, Summary]) -> Iter
             yield f"  {finding}"
     yield ""
     yield f"Results     {shown}"
+    yield f"Page        {index_page.address(path.parents[1], list(members.values()))}"
     if github.in_github_actions():
         yield from github.append_to_step_summary(markdown)

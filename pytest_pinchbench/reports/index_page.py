@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.reports import formats, text
@@ -25,6 +25,12 @@ _COLUMNS = (
     ("wall time", "n"),
 )
 _MEAN = 2  # its place after the model's
+
+
+def address(results_dir: Path, runs: Sequence[Summary]) -> str:
+    """Return the address at which the page compares these runs."""
+    ticked = urlencode([("run", run_key(run)) for run in runs])
+    return f"{(results_dir / NAME).resolve().as_uri()}#{ticked}"
 
 
 def write_index(results_dir: Path) -> Path:
@@ -61,10 +67,10 @@ def index_page(
         "tasks": tasks,
         "pairs": pairs,
         "runs": {
-            _key(run): {
+            run_key(run): {
                 **_matrix_row(run, tasks),
                 "name": name,
-                "key": _key(run),
+                "key": run_key(run),
                 "place": place,
                 "path": path.as_posix(),
             }
@@ -87,7 +93,7 @@ def index_page(
     )
 
 
-def _key(run: Summary) -> str:
+def run_key(run: Summary) -> str:
     """What a run's numbers are known by: it changes with them."""
     return f"{run['run_id']}@{run.get('finished_at')}"
 
@@ -109,7 +115,7 @@ def _row(path: Path, run: Summary, name: str, results_dir: Path) -> Mapping[str,
         return -1 if value is None else value
 
     return {
-        "key": _key(run),
+        "key": run_key(run),
         "name": name,
         "model": str(run["model"]),
         "judge": str(run["judge"] or ""),
@@ -158,7 +164,7 @@ def _pairs(runs: Sequence[Summary], results_dir: Path) -> Mapping[str, list[str]
     known = known if has_shape(known, {}) else {}
     pairs = {}
     for new, old in combinations(runs[:_PAIRED], 2):
-        name = f"{_key(old)} {_key(new)}"
+        name = f"{run_key(old)} {run_key(new)}"
         pairs[name] = known.get(name) or _verdict(old, new)
     write_json(results_dir / _PAIRS, pairs)
     return pairs

@@ -134,6 +134,13 @@ class RunDescription(TypedDict):
     versions: dict[str, str]
 
 
+class GradedIn(TypedDict):
+    """``fresh`` or ``same``: a sandbox in which the agent has not been, or its own; and why."""
+
+    sandbox: str
+    reason: str
+
+
 class _Explained(TypedDict, total=False):
     fell_short: list[Reason]
 
@@ -163,6 +170,7 @@ class Record(_Explained):
     finished_at: str
     seconds: dict[str, float]
     retried: list[Retried]
+    graded_in: GradedIn | None
     trajectory: str | None
     artifacts: Artifacts
     meta: Meta

@@ -161,10 +161,9 @@ class TaskItem(pytest.Function):
             hook.pytest_ignore_collect(collection_path=self.path, config=self.config)
         )
         """Whether a plugin or a conftest.py leaves the task's file out."""
-        marks = {task.category: "category", task.grading_type: "grading type", run.name: "model"}
+        marks = {task.category: "category", task.grading_type: "grading type"}
+        marks |= {run.name: "model"} if run.name else {}
         for name, what in marks.items():
-            if what == "model" and not name:
-                continue
             marker = marker_name(name)
             self.config.addinivalue_line("markers", f"{marker}: a PinchBench {what}")
             self.add_marker(marker)

@@ -236,10 +236,6 @@ class Runs:
         # xdist gives a worker only what the command line says
         return pickle.dumps((self.first.config.args, [run.for_worker() for run in self.all]))
 
-    @property
-    def are_several(self) -> bool:
-        return len(self.all) > 1
-
     def find(self, node_id: str) -> tuple[Run, Key] | None:
         """Return the run and the key of an item, None for an item of another plugin's."""
         found = split_node_id(node_id)
@@ -257,7 +253,7 @@ class Runs:
         found = [one for node_id in node_ids if (one := self.find(node_id))]
         for run in self.all:
             run.select(key for other, key in found if other is run)
-        if self.are_several and self.first.directory is not None:
+        if len(self.all) > 1 and self.first.directory is not None:
             results_dir = self.first.config.invocation_params.dir / self.first.settings.results_dir
             members = [
                 Member(run.name, run.model_id, run.directory.path)

@@ -41,7 +41,9 @@ def resolve_each(config: pytest.Config, environ: Mapping[str, str]) -> dict[str,
     """Return the settings of each model's run, validated, by what the model is called; for one
     model, by an empty text. Raises ``SettingsError``.
     """
-    names = model_names(config, environ)
+    levels = (from_command_line(config), from_environment(config, environ), from_ini(config))
+    wanted = merge(levels).get("model")
+    names = _names(wanted) if wanted else ()
     if len(names) < 2:
         return {"": resolve(config, environ)}
     found = {name: resolve(config, environ, name) for name in names}
@@ -129,13 +131,6 @@ def resolve(
 
 
 _KEYS = {"model-api-key", "model-api-key-env"}
-
-
-def model_names(config: pytest.Config, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the models that the strongest source names. Raises ``SettingsError``."""
-    levels = (from_command_line(config), from_environment(config, environ), from_ini(config))
-    wanted = merge(levels).get("model")
-    return _names(wanted) if wanted else ()
 
 
 def _names(wanted: Given) -> tuple[str, ...]:

@@ -90,6 +90,7 @@ def result(
         grade=grade or (None if score is None else make_grade(score)),
         issues=issues,
         workspace=None,
+        graded_in={"sandbox": "same", "reason": "told so"},
         archive=None,
         started=1_790_000_000.0,
         seconds={"run": 2.5},
