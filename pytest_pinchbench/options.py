@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pytest
 
 INSTALL_STRATEGIES = ("auto", "preinstalled", "install_if_missing", "install_always", "upload")
+THINKING_LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh", "adaptive")
 PROTOCOLS = ("openai-chat", "openai-responses", "anthropic")
 JUDGE_VIEWS = ("reference", "full")
 BENCHMARK = "benchmarks.pinchbench"
@@ -179,6 +180,10 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
                yaml=(_J + "params",), field="judge.params"),
         Option("judge-timeout", "grading", _POSITIVE, "seconds for one request to the judge", 360,
                "SECONDS", yaml=(_B + "judge_timeout_seconds",)),
+        Option("grade-in", "grading", readers.choice("auto", "fresh", "same"),
+               "sandbox for grading: fresh (the agent has not been there), same (the agent's), or"
+               " auto (fresh with docker and bubblewrap, unless the checks need the agent's)",
+               "auto", "auto|fresh|same", yaml=(_E + "grade_in", _B + "grade_in")),
         Option("transcript-limit", "grading", readers.whole_number(1000),
                "characters of the transcript that the judge is shown", 60_000, "CHARACTERS",
                yaml=(_B + "transcript_limit",)),
@@ -225,6 +230,12 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
                "begin a new session at prompts that say new_session (default: yes in a suite"
                " whose manifest has categories)",
                yaml=(_H + "new_session",)),
+        Option("thinking", "agent", readers.choice(*THINKING_LEVELS),
+               "thinking level of the agent: " + ", ".join(THINKING_LEVELS), metavar="LEVEL",
+               yaml=(_H + "thinking",)),
+        Option("skills", "agent", readers.path,
+               "folder of skills, copied into the workspace's folder skills", metavar="DIR",
+               yaml=(_H + "skills",)),
         Option("brave-api-key", "agent", readers.text,
                "key for OpenClaw's web search; prefer BRAVE_API_KEY", metavar="KEY",
                env=("BRAVE_API_KEY",), yaml=(_H + "brave_api_key",), secret=True),
@@ -267,6 +278,8 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
                "DIR", yaml=(_E + "results_dir",)),
         Option("keep-workspace", "", readers.yes_no, "keep the agent's workspace with the records",
                "yes", yaml=(_E + "keep_workspace",)),
+        Option("export", "", readers.csv_file, "write a row for each attempt", metavar="csv=FILE",
+               yaml=(_E + "export",)),
         Option("resume", "", readers.run_directory,
                "continue an earlier run: its directory, or latest", metavar="RUN_DIR"),
         Option("regrade", "", readers.run_directory,

@@ -172,6 +172,13 @@ def mapping(raw: Any, base: Path = _NOWHERE) -> dict[str, Any]:
     return dict(raw)
 
 
+def csv_file(raw: Any, base: Path = _NOWHERE) -> Path:
+    kind, _, name = str(raw).partition("=")
+    if kind != "csv" or not name:
+        raise ValueError(f"has to be csv=FILE, not {raw!r}")
+    return path(name, base)
+
+
 def words(raw: Any, base: Path = _NOWHERE) -> tuple[str, ...]:
     """Words in order: a list, or text with commas or line breaks between them."""
     parts = raw if isinstance(raw, (list, tuple)) else [raw]

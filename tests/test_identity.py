@@ -41,6 +41,9 @@ OTHER = {
     "skill-repo-url": "https://example.com/other.git",
     "skill-repo-tag": "v9",
     "list": "json",
+    "thinking": "high",
+    "skills": "elsewhere",
+    "export": "csv=attempts.csv",
     "check": "yes",
     "data-dir": "elsewhere",
     "params": '{"timeout_multiplier": 2}',
@@ -68,6 +71,7 @@ OTHER = {
     "judge-api-protocol": "anthropic",
     "judge-params": '{"temperature": 1}',
     "judge-timeout": "7",
+    "grade-in": "same",
     "transcript-limit": "7000",
     "judge-view": "full",
     "env": "local",
@@ -325,3 +329,16 @@ def test_what_is_known_in_the_sandbox_only_counts_once_it_is_known(
     paths = [write_run(tmp_path / str(n), run, "task_a") for n, run in enumerate(runs)]
     notes = "\n".join(compare(*map(read_summary, paths)).notes)
     assert (f"the runs differ in {noted}: " in notes) if noted else not notes
+
+
+def test_skills_are_part_of_the_identity_by_their_contents(
+    identity_with: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    skills = [tmp_path / name / "x" / "SKILL.md" for name in ("a", "b", "c")]
+    for path in skills:
+        path.parent.mkdir(parents=True)
+        path.write_text("same")
+    skills[2].write_text("another")
+    one, same, other = (identity_with(skills=str(path.parent.parent)) for path in skills)
+    assert changed(one, same) == set()
+    assert changed(one, other) == {"skills"}

@@ -271,3 +271,16 @@ def test_what_is_for_reference_only_leaves_out_a_task_with_an_invalid_attempt():
     assert "for reference only, over the 1 valid of 3 tasks: 0.500" in shown
     assert "kept      1 of 2    0.500    0.0%" in shown
     assert "lost      0 of 1     none       -" in shown
+
+
+def test_efficiency_is_the_score_by_tokens_and_by_known_dollars() -> None:
+    def found(*costs: float | None) -> dict[str, float | None]:
+        usages = [Usage(total_tokens=500, cost_usd=cost, request_count=1) for cost in costs]
+        records = [
+            record(f"task_{number}", 0.75, run=make_run(usage=usage))
+            for number, usage in enumerate(usages)
+        ]
+        return summarize(records, {})["efficiency"]
+
+    assert found(0.5, 0.25) == {"score_per_1000_tokens": 1.5, "score_per_usd": 2.0}
+    assert found(0.5, None) == {"score_per_1000_tokens": 1.5, "score_per_usd": None}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 from pytest_pinchbench.attempt import grading
 from pytest_pinchbench.attempt.context import AttemptContext
+from pytest_pinchbench.attempt.grading_place import GradingPlace
 from pytest_pinchbench.attempt.kept_work import KeptWork
 from pytest_pinchbench.attempt.line import RelayedLine
 from pytest_pinchbench.attempt.record import make_result
@@ -23,9 +23,11 @@ from pytest_pinchbench.attempt.workspace import (
 )
 from pytest_pinchbench.environments import Sandbox
 from pytest_pinchbench.harnesses import AgentRun, DirectLine, Line
-from pytest_pinchbench.issues import BudgetUsedUp, Issue, SandboxFailure
-from pytest_pinchbench.results.records import TaskResult
+from pytest_pinchbench.issues import BudgetUsedUp, Issue, PinchBenchError, SandboxFailure
+from pytest_pinchbench.results.records import GradedIn, Retried, TaskResult
 from pytest_pinchbench.suite.task_file import Task
+
+AGAIN = GradedIn(sandbox="fresh", reason="work of an earlier try or run is graded")
 
 
 def run_attempt(
@@ -33,7 +35,7 @@ def run_attempt(
     attempt: int,
     context: AttemptContext,
     kept: KeptWork | None = None,
-    earlier: Sequence[Mapping[str, Any]] = (),
+    earlier: Sequence[Retried] = (),
 ) -> TaskResult:
     """Make an attempt, trying again after a FATAL issue as often as the retry budget allows.
 
@@ -54,20 +56,9 @@ def run_attempt(
         context.sleep(backoff(len(failed)))
         failed.append(last)
         kept = kept or last.work
-    return make_result(
-        task,
-        attempt,
-        run=last.run,
-        grade=last.grade,
-        issues=last.issues,
-        workspace=last.workspace,
-        archive=last.archive,
-        started=last.started,
-        seconds=last.seconds,
-        earlier=[*earlier, *(one.before(last) for one in failed)],
-        keys={"run_id": context.run_id, "model": context.model_id},
-        redactor=context.redactor,
-    )
+    before = [*earlier, *(one.before(last) for one in failed)]
+    keys = {"run_id": context.run_id, "model": context.model_id}
+    return make_result(task, attempt, last, before, keys, context.redactor)
 
 
 def _try(
@@ -85,6 +76,7 @@ def _try(
         context.check_judge(task)
         with this.stage("open"):
             sandbox = context.open_sandbox(task)
+        place = None
         try:
             context.before_agent(sandbox)
             this.issues += context.find_missing(sandbox, task, kept is None)
@@ -92,16 +84,22 @@ def _try(
                 return this
             if kept is None:
                 context.before_work(sandbox)
+                place = GradingPlace(context, task, sandbox)
                 with context.line(task, attempt, sandbox) as line:
                     workspace = _prepare(sandbox, task, line, context, this)
                     run = _run(sandbox, task, workspace, line, context, this)
-                _collect(sandbox, workspace, context, this)
+                graded = _collect(sandbox, place, workspace, context, this)
             else:
                 workspace, run = _restore(sandbox, kept, this)
+                graded, this.graded_in = sandbox, AGAIN
             if not this.is_fatal:
-                _grade(sandbox, task, workspace, run, context, this, retries)
+                _grade(graded, task, workspace, run, context, this, retries)
+                if place and this.grade and (left := place.left_behind(this.grade)):
+                    this.issues.append(left)
         finally:
             with this.stage("close"):
+                if place:
+                    place.close()
                 sandbox.close()
     except AssetMissing as error:
         this.issues.append(Issue("FATAL", "asset_missing", str(error)))
@@ -142,8 +140,26 @@ def _run(
     return this.run
 
 
-def _collect(sandbox: Sandbox, workspace: Workspace, context: AttemptContext, this: Try) -> None:
-    """Keep the workspace as the agent left it."""
+def _collect(
+    sandbox: Sandbox,
+    place: GradingPlace,
+    workspace: Workspace,
+    context: AttemptContext,
+    this: Try,
+) -> Sandbox:
+    """Keep the workspace as the agent left it, and return the sandbox in which to grade it."""
+    this.graded_in = place.graded_in
+    try:
+        with this.stage("place"):
+            graded = place.take()
+    except PinchBenchError:
+        _keep(sandbox, workspace, context, this)  # paid for, and graded at another time
+        raise
+    _keep(graded, workspace, context, this)
+    return graded
+
+
+def _keep(sandbox: Sandbox, workspace: Workspace, context: AttemptContext, this: Try) -> None:
     if context.settings.keep_workspace:
         with this.stage("keep"):
             this.archive, not_kept = archive_workspace(sandbox, workspace, context.redactor)

@@ -130,16 +130,19 @@ class AttemptContext:
             with RelayedLine(sandbox, self.environment, spec, grant) as line:
                 yield line
 
-    def open_sandbox(self, task: Task) -> Sandbox:
-        """Open a fresh sandbox that lives long enough for the task. Raises ``SandboxFailure``."""
+    def open_sandbox(self, task: Task, beside: Sandbox | None = None) -> Sandbox:
+        """Open a fresh sandbox that lives long enough for the task, perhaps with the workspaces of
+        another one. Raises ``SandboxFailure``."""
         settings = self.settings
         work = self.agent_timeout(task)
         if self.relay is not None:  # of which an attempt's own clock knows nothing
             startup = STARTUP_LIMIT * settings.timeout_multiplier
             work += startup * len(task.prompts) + WAITING_LIMIT
         judging = settings.evaluation_timeout or settings.judge_timeout * (settings.retries + 1)
+        also = {"beside": beside} if beside else {}
         return self.environment.open(
-            task.id,
+            f"{task.id}-grading" if beside else task.id,
             labels={"run": self.run_id, "task": task.id},
             lifetime=work + settings.check_timeout + judging + _GRACE_S,
+            **also,
         )

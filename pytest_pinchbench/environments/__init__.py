@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from pytest_pinchbench.issues import EnvironmentUnavailable, SettingsError
@@ -71,7 +71,9 @@ class Sandbox(Protocol):
         At ``timeout`` seconds the command and every process it started, however detached,
         are killed, and the result says ``timed_out``. A command that is not there is exit
         code 127, one that may not be run 126, with the reason on stderr. Processes that the
-        command leaves behind when it ends by itself go on until :meth:`stop_processes`.
+        command leaves behind when it ends by itself go on until :meth:`stop_processes`. A
+        command that was ended together with its supervisor, from inside a sandbox that lives,
+        has exit code -9.
         """
 
     def open_stream(self, argv: Sequence[str], *, as_root: bool = False) -> socket.socket:
@@ -83,6 +85,16 @@ class Sandbox(Protocol):
 
     def stop_processes(self) -> None:
         """Kill every process that any ``exec`` of this sandbox started and left running."""
+
+    def freeze(self) -> None:
+        """Keep everything in the sandbox from running, for good; files can still be read.
+
+        Does not depend on programs that an agent can have replaced. This method and the next
+        one only where :attr:`Environment.grades_fresh`.
+        """
+
+    def changed_folders(self) -> list[str]:
+        """Return folders outside workspace and private root in which files were changed."""
 
     def interrupt(self) -> None:
         """Kill the command of an ``exec`` that another thread waits for; that then returns."""
@@ -129,6 +141,8 @@ class Environment(Protocol):
         """Whether a port on this machine's loopback is the same port inside."""
 
     has_streams: bool  #: its sandboxes have :meth:`Sandbox.open_stream`
+    grades_fresh: Literal["", "asked", "auto"]
+    """Whether ``open`` knows ``beside``: not, used where asked for, or as a rule."""
 
     def prepare(self) -> None:
         """Once a run, before the first task, in one process: is everything there?
@@ -137,10 +151,19 @@ class Environment(Protocol):
         removes leftovers of dead runs. Raises ``EnvironmentUnavailable``.
         """
 
-    def open(self, name: str, *, labels: Mapping[str, str], lifetime: float) -> Sandbox:
+    def open(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str],
+        lifetime: float,
+        beside: Sandbox | None = None,
+    ) -> Sandbox:
         """A fresh sandbox. ``name`` (a task id) helps people find it; ``lifetime`` is the
         number of seconds after which it must go away by itself should this process die.
-        Raises ``SandboxFailure``, or ``EnvironmentUnavailable`` when no attempt could work.
+        ``beside``: another sandbox of this environment, whose workspaces it shares; it is
+        closed before that one. Raises ``SandboxFailure``, or ``EnvironmentUnavailable`` when no
+        attempt could work.
         """
 
     def image_id(self) -> str:

@@ -22,11 +22,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
-from pytest_pinchbench.environments import EnvironmentSetup, SharedFolder
+from pytest_pinchbench.environments import EnvironmentSetup, Sandbox, SharedFolder
 from pytest_pinchbench.environments.local import PASSED_ON, converse, programs_id
 from pytest_pinchbench.environments.recipe_options import read_options
-from pytest_pinchbench.environments.run_folders import RunFolders, remove
+from pytest_pinchbench.environments.run_folders import RunFolders, folders_with_files, remove
 from pytest_pinchbench.environments.sandbox import GRACE, Exchange, ExecSandbox
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure
 from pytest_pinchbench.readers import choice, texts
@@ -81,6 +82,7 @@ class BubblewrapEnvironment:
     kind = "bubblewrap"
     on_this_machine = True
     has_streams = True
+    grades_fresh: Literal["", "asked", "auto"] = "auto"
 
     def __init__(self, setup: EnvironmentSetup) -> None:
         readers = {"network": choice("host", "none"), "read_only": texts}
@@ -104,10 +106,19 @@ class BubblewrapEnvironment:
                 )
         self._folders.remove_of_dead_runs()
 
-    def open(self, name: str, *, labels: Mapping[str, str], lifetime: float) -> BubblewrapSandbox:
+    def open(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str],
+        lifetime: float,
+        beside: Sandbox | None = None,
+    ) -> BubblewrapSandbox:
         folder = self._folders.new(name, keep=self._setup.keep)
         try:
-            return BubblewrapSandbox(folder, self._arguments(folder), self._environ(), self._setup)
+            home = beside.folder if isinstance(beside, BubblewrapSandbox) else folder
+            arguments = self._arguments(folder, home / "workspace")
+            return BubblewrapSandbox(folder, arguments, self._environ(), self._setup)
         except OSError as error:
             raise SandboxFailure(f"{name}: cannot make its folder: {error}") from error
 
@@ -135,16 +146,16 @@ class BubblewrapEnvironment:
         own = {"HOME": HOME, "USER": "agent", "LOGNAME": "agent", "SHELL": "/bin/sh"}
         return {**environ, **own, "PATH": os.pathsep.join(path), **recipe.env}
 
-    def _arguments(self, folder: Path) -> list[str]:
+    def _arguments(self, folder: Path, workspaces: Path) -> list[str]:
         """The arguments of bwrap: an empty root, and what is seen of the machine and writable."""
         made = {
             "/tmp": folder / "tmp",
             HOME: folder / "home",
-            self._setup.recipe.workspace_root or WORKSPACE: folder / "workspace",
+            self._setup.recipe.workspace_root or WORKSPACE: workspaces,
             PRIVATE + folder.name: folder / "private",
         }
         for made_here in made.values():
-            made_here.mkdir(mode=0o700)
+            made_here.mkdir(mode=0o700, exist_ok=made_here == workspaces)
         for name, text in (("passwd", _PASSWD), ("group", _GROUP)):
             (folder / name).write_text(text)
         arguments = [*_ISOLATION, *_no_further_namespaces(), "--as-pid-1", "--new-session"]
@@ -220,7 +231,7 @@ class BubblewrapSandbox(ExecSandbox):
         self, folder: Path, arguments: list[str], environ: dict[str, str], setup: EnvironmentSetup
     ) -> None:
         super().__init__(folder.name)
-        self._folder = folder
+        self.folder = folder
         self._arguments = arguments
         self._environ = environ
         self._setup = setup
@@ -258,6 +269,13 @@ class BubblewrapSandbox(ExecSandbox):
             raise SandboxFailure(f"{self.name}: the sandbox is closed")
         self._end()
 
+    def changed_folders(self) -> list[str]:
+        inside = {"/tmp": self.folder / "tmp", HOME: self.folder / "home"}
+        return folders_with_files(inside)
+
+    def _lives(self) -> bool:
+        return self._namespace is not None and not self._namespace.has_ended()
+
     def _end(self) -> None:
         with self._lock:
             namespace, self._namespace = self._namespace, None
@@ -272,10 +290,10 @@ class BubblewrapSandbox(ExecSandbox):
             self._end()
         if self._setup.keep:
             self._setup.say(
-                f"{self.name}: kept in {self._folder}; to remove it: rm -rf {self._folder}"
+                f"{self.name}: kept in {self.folder}; to remove it: rm -rf {self.folder}"
             )
         else:
-            remove(self._folder)
+            remove(self.folder)
 
 
 class _Namespace:

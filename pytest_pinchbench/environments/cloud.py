@@ -12,10 +12,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from pytest_pinchbench.environments import EnvironmentSetup, is_loopback
+from pytest_pinchbench.environments import EnvironmentSetup, Sandbox, is_loopback
 from pytest_pinchbench.environments.limits import OpenLimits, Slot
 from pytest_pinchbench.environments.sandbox import ExecSandbox, file_name
 from pytest_pinchbench.issues import EnvironmentUnavailable, SandboxFailure
@@ -81,6 +81,7 @@ class CloudEnvironment(ABC):
     vendor: str
     """How people call it."""
     on_this_machine = False
+    grades_fresh: Literal["", "asked", "auto"] = ""
 
     def __init__(self, setup: EnvironmentSetup, options: Mapping[str, Any]) -> None:
         self._setup = setup
@@ -103,7 +104,14 @@ class CloudEnvironment(ABC):
     @abstractmethod
     def _api_url(self) -> str: ...
 
-    def open(self, name: str, *, labels: Mapping[str, str], lifetime: float) -> CloudSandbox:
+    def open(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str],
+        lifetime: float,
+        beside: Sandbox | None = None,
+    ) -> CloudSandbox:
         order = Order(
             name=f"pb-{file_name(name)}-{secrets.token_hex(6)}",
             labels={"project": PROJECT, "run": self._setup.run_id, **labels},

@@ -13,12 +13,12 @@ import secrets
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from docker import errors
 from docker.types import Mount
 
-from pytest_pinchbench.environments import EnvironmentSetup, SharedFolder
+from pytest_pinchbench.environments import EnvironmentSetup, Sandbox, SharedFolder
 from pytest_pinchbench.environments.docker_engine import (
     FAULTS,
     OTHER_WAY,
@@ -67,6 +67,10 @@ class DockerEnvironment:
         self._setup = setup
         self._recipe = setup.recipe
         self._options = DockerOptions(**read_options(setup.recipe, READERS))
+        self._root = (self._recipe.workspace_root or "/workspace").rstrip("/") or "/"
+        # workspaces in memory, or in no folder of their own, cannot be shared
+        alone = self._root not in {"/", *(one.partition(":")[0] for one in self._options.tmpfs)}
+        self.grades_fresh: Literal["", "asked", "auto"] = "auto" if alone else ""
         self._engine = Engine()
         self._limits = OpenLimits(
             setup.data_dir / "open-sandboxes",
@@ -79,18 +83,25 @@ class DockerEnvironment:
         self._remove_leftovers()
         self._image = self._find_image(self._options.pull)
 
-    def open(self, name: str, *, labels: Mapping[str, str], lifetime: float) -> DockerSandbox:
+    def open(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str],
+        lifetime: float,
+        beside: Sandbox | None = None,
+    ) -> DockerSandbox:
         image = self.image_id()
-        slot = self._limits.acquire()
+        slot = Slot(None) if beside else self._limits.acquire()  # both are one attempt's
         sandbox = DockerSandbox(
             f"pinchbench-{file_name(name)}-{secrets.token_hex(4)}",
             self._engine,
-            self._recipe.workspace_root or "/workspace",
+            self._root,
             kept=self._setup.keep,
             on_close=lambda sandbox: self._on_close(sandbox, slot),
         )
         try:
-            self._start(sandbox, image, labels, lifetime)
+            self._start(sandbox, image, labels, lifetime, beside)
         except BaseException:
             sandbox.remove()
             slot.release()
@@ -138,7 +149,12 @@ class DockerEnvironment:
         )
 
     def _start(
-        self, sandbox: DockerSandbox, image: str, labels: Mapping[str, str], lifetime: float
+        self,
+        sandbox: DockerSandbox,
+        image: str,
+        labels: Mapping[str, str],
+        lifetime: float,
+        beside: Sandbox | None,
     ) -> None:
         seconds = KEPT_LIFETIME if self._setup.keep else lifetime
         api = self._engine.api
@@ -159,7 +175,7 @@ class DockerEnvironment:
                     platform=self._options.platform,
                     stop_signal="SIGTERM",
                     healthcheck={"test": ["NONE"]},
-                    host_config=self._host_config(sandbox),
+                    host_config=self._host_config(sandbox, beside),
                 )
                 api.start(sandbox.name)
             except errors.APIError as error:
@@ -168,23 +184,32 @@ class DockerEnvironment:
                     # host of a CI job's container): without the cache it is only slower.
                     self._shared = None
                     sandbox.remove()
-                    self._start(sandbox, image, labels, lifetime)
+                    self._start(sandbox, image, labels, lifetime, beside)
                     return
                 self._raise_if_permanent(error)
                 raise
         sandbox.set_up()
 
-    def _host_config(self, sandbox: DockerSandbox) -> dict[str, Any]:
+    def _host_config(self, sandbox: DockerSandbox, beside: Sandbox | None) -> dict[str, Any]:
         options = self._options
+        volumes = {volume.split(":")[1]: volume for volume in options.volumes}
+        mounts = [Mount(SHARED, str(self._shared), "bind", read_only=True)] if self._shared else []
+        if beside is not None:
+            # what an agent can write to does not come along, but for the workspaces
+            volumes = {path: one for path, one in volumes.items() if one.endswith(":ro")}
+            shared = self._engine.api.inspect_container(beside.name)["Mounts"]
+            (root,) = (one for one in shared if one["Destination"] == self._root)
+            mounts.append(Mount(self._root, root.get("Name") or root["Source"], root["Type"]))
+            volumes.pop(self._root, None)
+        elif self._root not in volumes and self.grades_fresh:
+            mounts.append(Mount(self._root, None, "volume"))
         tmpfs = {}
         for entry in options.tmpfs:
             path, _, how = entry.partition(":")
             tmpfs[path] = how
         if options.read_only:
-            volumes = {volume.split(":")[1] for volume in options.volumes}
-            for path in {sandbox.workspace_root, sandbox.private_root, "/tmp"} - volumes:
+            for path in {sandbox.private_root, "/tmp"} - set(volumes):
                 tmpfs.setdefault(path, "mode=1777,exec")
-        shared = [Mount(SHARED, str(self._shared), "bind", read_only=True)] if self._shared else []
         return dict(
             self._engine.api.create_host_config(
                 auto_remove=not self._setup.keep,
@@ -195,8 +220,8 @@ class DockerEnvironment:
                 pids_limit=options.pids_limit,
                 read_only=options.read_only,
                 tmpfs=tmpfs or None,
-                binds=list(options.volumes) or None,
-                mounts=shared,
+                binds=list(volumes.values()) or None,
+                mounts=mounts,
                 shm_size=options.shm_size,
                 runtime=options.runtime,
                 cap_drop=list(options.cap_drop) or None,

@@ -59,7 +59,7 @@ class DockerOptions:
     user: str | None = None
     """None: the image's own."""
     read_only: bool = False
-    """The workspace root, the private root and ``/tmp`` stay writable, in memory."""
+    """The workspace root stays writable; so do the private root and ``/tmp``, in memory."""
     tmpfs: tuple[str, ...] = ()
     """``PATH`` or ``PATH:OPTIONS``."""
     volumes: tuple[str, ...] = ()

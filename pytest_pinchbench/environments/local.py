@@ -19,12 +19,12 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
-from pytest_pinchbench.environments import EnvironmentSetup
+from pytest_pinchbench.environments import EnvironmentSetup, Sandbox
 from pytest_pinchbench.environments.inside import supervisor, transfer
 from pytest_pinchbench.environments.recipe_options import read_options
-from pytest_pinchbench.environments.run_folders import RunFolders, remove
+from pytest_pinchbench.environments.run_folders import RunFolders, folders_with_files, remove
 from pytest_pinchbench.environments.sandbox import GRACE, Exchange, ExecSandbox, Writer
 from pytest_pinchbench.issues import SandboxFailure, SettingsError
 
@@ -44,6 +44,7 @@ class LocalEnvironment:
     on_this_machine = True
     shares_loopback = True
     has_streams = True
+    grades_fresh: Literal["", "asked", "auto"] = "asked"  # the agent is this user, everywhere
 
     def __init__(self, setup: EnvironmentSetup) -> None:
         read_options(setup.recipe, {})  # there are none
@@ -66,10 +67,18 @@ class LocalEnvironment:
                 "sandbox)"
             )
 
-    def open(self, name: str, *, labels: Mapping[str, str], lifetime: float) -> LocalSandbox:
+    def open(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str],
+        lifetime: float,
+        beside: Sandbox | None = None,
+    ) -> LocalSandbox:
         folder = self._folders.new(name, keep=self._setup.keep)
         try:
-            return LocalSandbox(folder, self._setup.recipe.variables(*PASSED_ON), self._setup)
+            variables = self._setup.recipe.variables(*PASSED_ON)
+            return LocalSandbox(folder, variables, self._setup, beside)
         except OSError as error:
             raise SandboxFailure(f"{name}: no folder for the sandbox: {error}") from error
 
@@ -92,7 +101,13 @@ def programs_id(kind: str) -> str:
 class LocalSandbox(ExecSandbox):
     _held = True
 
-    def __init__(self, folder: Path, environ: dict[str, str], setup: EnvironmentSetup) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        environ: dict[str, str],
+        setup: EnvironmentSetup,
+        beside: Sandbox | None = None,
+    ) -> None:
         super().__init__(folder.name)
         self._folder = folder
         self._setup = setup
@@ -100,13 +115,13 @@ class LocalSandbox(ExecSandbox):
         self._busy: set[subprocess.Popen[bytes]] = set()
         self._staying: set[subprocess.Popen[bytes]] = set()
         self._streams: list[subprocess.Popen[bytes]] = []
-        self.workspace_root = str(folder / "workspace")
+        self.workspace_root = beside.workspace_root if beside else str(folder / "workspace")
         self.private_root = str(folder / "private")
         self.python = sys.executable
         home, temporary = f"{self.private_root}/home", f"{self.private_root}/tmp"
         self._environ = {"HOME": home, "TMPDIR": temporary, **environ}
         for path in (self.workspace_root, self.private_root, home, temporary):
-            os.mkdir(path, 0o700)
+            Path(path).mkdir(0o700, exist_ok=path == self.workspace_root)
 
     def _talk(self, exchange: Exchange, as_root: bool) -> None:
         process = subprocess.Popen(
@@ -150,8 +165,17 @@ class LocalSandbox(ExecSandbox):
             raise SandboxFailure(f"{self.name}: the sandbox is closed")
         self._kill_everything()
 
+    def changed_folders(self) -> list[str]:
+        private = Path(self.private_root)
+        return folders_with_files({str(private / one): private / one for one in ("home", "tmp")})
+
+    def _lives(self) -> bool:
+        return True
+
     def interrupt(self) -> None:
-        supervisor.stop(self._cookie)  # and no supervisor, which has yet to report
+        for process in list(self._busy):
+            process.send_signal(signal.SIGCONT)  # an agent can stop its own supervisor
+        supervisor.stop(self._cookie)  # and not a supervisor, which has yet to report
 
     def _kill_everything(self) -> None:
         while self._staying:

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pytest_pinchbench.environments.sandbox import file_name
@@ -87,6 +87,16 @@ def _of_dead_runs(base: Path) -> Iterator[Path]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: it lives
             yield lock.with_suffix("")
             lock.unlink()
+
+
+def folders_with_files(folders: Mapping[str, Path]) -> list[str]:
+    """Return the folders with files in them, below ``folders``, by the names in its keys."""
+    found = []
+    for name, folder in folders.items():
+        for path, _, files in os.walk(folder):
+            if files:
+                found.append(os.path.normpath(os.path.join(name, os.path.relpath(path, folder))))
+    return sorted(found)
 
 
 def remove(folder: Path) -> None:

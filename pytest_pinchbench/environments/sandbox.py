@@ -28,7 +28,7 @@ from pytest_pinchbench.environments import DOWNLOAD_LIMIT, OUTPUT_LIMIT, ExecRes
 from pytest_pinchbench.environments.inside import transfer
 from pytest_pinchbench.issues import OutputTooLarge, SandboxFailure
 
-GRACE = 45.0
+GRACE = 30.0
 """Seconds that a sandbox has for its answer beyond a command's own timeout."""
 READ_LIMIT = 200_000_000
 """Bytes of one file that are read into memory."""
@@ -98,6 +98,15 @@ class Bounded:
         if self._left < 0:
             raise OutputTooLarge(f"more than {self._limit // 1_000_000} MB came out of a sandbox")
         self._target.write(data)
+
+
+class CommandLost(SandboxFailure):
+    """A command's supervisor was ended or stopped from inside a sandbox that lives."""
+
+    def __init__(self, message: str, stderr: bytes, timed_out: bool) -> None:
+        super().__init__(message)
+        self.stderr = stderr
+        self.timed_out = timed_out
 
 
 class Exchange:
@@ -191,6 +200,10 @@ class ExecSandbox(ABC):
     def open_stream(self, argv: Sequence[str], *, as_root: bool = False) -> socket.socket:
         raise SandboxFailure(f"{self.name}: this kind of sandbox has no streams")
 
+    def _lives(self) -> bool:
+        """Return whether the sandbox goes on although a supervisor was lost in it."""
+        return False
+
     def _why_lost(self) -> str:
         """After an answer that ended too early: what has become of the sandbox, if known."""
         return ""
@@ -205,12 +218,17 @@ class ExecSandbox(ABC):
         timeout: float | None = None,
         output_limit: int = OUTPUT_LIMIT,
     ) -> ExecResult:
-        stdout = Tail(output_limit)
-        exchange = self._command(
-            {"argv": list(argv), "cwd": cwd, "env": dict(env or {}), "timeout": timeout},
-            io.BytesIO(stdin),
-            stdout,
-        )
+        stdout, began = Tail(output_limit), time.monotonic()
+        header = {"argv": list(argv), "cwd": cwd, "env": dict(env or {}), "timeout": timeout}
+        try:
+            exchange = self._command(header, io.BytesIO(stdin), stdout)
+        except CommandLost as lost:
+            try:
+                self.stop_processes()
+            except SandboxFailure:
+                raise lost from None
+            seconds = time.monotonic() - began
+            return ExecResult(-9, stdout.getvalue(), lost.stderr, lost.timed_out, seconds)
         trailer = exchange.trailer
         assert trailer is not None  # _run has seen to it
         return ExecResult(
@@ -223,6 +241,12 @@ class ExecSandbox(ABC):
 
     def stop_processes(self) -> None:
         self._stop(self._cookie, as_root=False)
+
+    def freeze(self) -> None:
+        self.stop_processes()
+
+    def changed_folders(self) -> list[str]:
+        return []
 
     def interrupt(self) -> None:
         self._stop(self._cookie, as_root=False)
@@ -355,11 +379,15 @@ class ExecSandbox(ABC):
             raise SandboxFailure(f"{self.name}: the sandbox was closed while a command ran in it")
         if not exchange.finished:
             give_up_at = exchange.give_up_at
-            if give_up_at is not None and time.monotonic() >= give_up_at:
+            late = give_up_at is not None and time.monotonic() >= give_up_at
+            if late:
                 what = f"the sandbox did not answer for {patience:.0f} seconds"
             else:
                 what = "the sandbox was lost while a command ran in it"
             said = exchange.stderr.decode(errors="replace").strip()[-500:]
             details = [detail for detail in (self._why_lost(), said) if detail]
-            raise SandboxFailure(": ".join([self.name, what, *details]))
+            message = ": ".join([self.name, what, *details])
+            if self._lives():
+                raise CommandLost(message, exchange.stderr, late)
+            raise SandboxFailure(message)
         return exchange

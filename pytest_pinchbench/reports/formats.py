@@ -116,6 +116,18 @@ def cost(parts: Mapping[str, Mapping[str, Any]]) -> str:
     return ", ".join(f"{name} {money(parts[name])}" for name in ("agent", "judge", "total"))
 
 
+def efficiency(summary: Mapping[str, Any]) -> str:
+    """``score 0.412 per 1,000 tokens, 37.1 per dollar``; empty where neither is known."""
+    found = summary.get("efficiency") or {}
+    names = {"score_per_1000_tokens": "1,000 tokens", "score_per_usd": "dollar"}
+    values = [
+        f"{found[name]:.3g} per {what}"
+        for name, what in names.items()
+        if found.get(name) is not None
+    ]
+    return f"score {', '.join(values)}" if values else ""
+
+
 def commit(commit: str | None) -> str:
     """Short, and what was changed since it still says so."""
     if commit is None:

@@ -134,6 +134,8 @@ def _facts(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     if judge:
         yield "Judge", f"{escape(summary['judge'])}: {formats.tokens(judge)}"
     yield "Cost", escape(formats.cost(summary["cost"]))
+    if efficiency := formats.efficiency(summary):
+        yield "Efficiency", escape(efficiency)
     if summary["wall_seconds"] is not None:
         yield "Wall time", formats.seconds(summary["wall_seconds"])
     for name, commit in summary["suites"].items():

@@ -9,9 +9,11 @@ import pytest
 
 from pytest_pinchbench.issues import printable
 from pytest_pinchbench.reports import github, text
+from pytest_pinchbench.reports.csv_file import csv_text
 from pytest_pinchbench.reports.files import write_files
 from pytest_pinchbench.reports.terminal import Line, summary_lines
 from pytest_pinchbench.results.comparison import compare_with_last
+from pytest_pinchbench.results.files import write_atomically
 from pytest_pinchbench.results.gates import gates
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.results.summary import Summary, summarize
@@ -59,6 +61,13 @@ class Ended:
             baselines=self._baselines,
             say=say,
         )
+        if self._settings.export is not None:
+            content = csv_text(self.summary).encode("utf-8", "replace")
+            try:
+                self._settings.export.parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(self._settings.export, content)
+            except OSError as error:
+                say(f"cannot write {self._settings.export}: {error.strerror}")
 
     def lines(
         self, where: str, hints: Sequence[str] = (), *, annotate_shortfalls: bool = True

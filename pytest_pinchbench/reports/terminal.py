@@ -154,6 +154,8 @@ def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
         if judge:
             yield f"Judge       {formats.tokens(judge)}"
         yield f"Cost        {formats.cost(summary['cost'])}"
+        if efficiency := formats.efficiency(summary):
+            yield f"Efficiency  {efficiency}"
     if summary["wall_seconds"] is not None:
         yield f"Wall time   {formats.seconds(summary['wall_seconds'])}"
     if (waited := summary["waiting_seconds"] or 0.0) >= 1.0:

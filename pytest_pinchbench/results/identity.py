@@ -21,6 +21,7 @@ from pytest_pinchbench.harnesses import Harness
 from pytest_pinchbench.issues import PinchBenchError
 from pytest_pinchbench.options import OPTIONS, Option
 from pytest_pinchbench.settings import Settings
+from pytest_pinchbench.suite.checkout import read_skills
 from pytest_pinchbench.suite.load import suite_digest, suite_rules
 from pytest_pinchbench.suite.manifest import Rules
 
@@ -60,6 +61,7 @@ def identity_of(settings: Settings, suite_roots: Sequence[Path]) -> Identity:
         **dict(_of_recipe(settings.recipe)),
         **{f"harness_settings.{name}": one for name, one in settings.harness_settings.items()},
         **dict(_of_rules(settings, [suite_rules(root) for root in suite_roots])),
+        "skills": settings.skills and _skills_digest(settings.skills),
         "suite": sorted(suite_digest(root) for root in suite_roots),
         "grader": _grader_digest(),
         "pytest-pinchbench": ".".join(version("pytest-pinchbench").split(".")[:2]),
@@ -147,6 +149,11 @@ def _of_recipe(recipe: Recipe) -> Iterator[tuple[str, Any]]:
     for name, value in recipe.options.items():
         if name not in _FOR_THE_USER_ONLY:
             yield f"recipe.options.{name}", value
+
+
+def _skills_digest(folder: Path) -> str:
+    content = repr(sorted(read_skills(folder).items()))
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 @lru_cache

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from pytest_pinchbench.harnesses import Usage
 from pytest_pinchbench.issues import Issue, Severity
@@ -134,6 +134,13 @@ class RunDescription(TypedDict):
     versions: dict[str, str]
 
 
+class GradedIn(TypedDict):
+    """``fresh`` or ``same``: a sandbox in which the agent has not been, or its own; and why."""
+
+    sandbox: str
+    reason: str
+
+
 class _Explained(TypedDict, total=False):
     fell_short: list[Reason]
 
@@ -163,6 +170,7 @@ class Record(_Explained):
     finished_at: str
     seconds: dict[str, float]
     retried: list[Retried]
+    graded_in: GradedIn | None
     trajectory: str | None
     artifacts: Artifacts
     meta: Meta
@@ -288,6 +296,10 @@ def user_properties(record: Record) -> list[tuple[str, Any]]:
 
 def issue_record(issue: Issue) -> IssueRecord:
     return IssueRecord(severity=issue.severity, code=issue.code, message=issue.message)
+
+
+def usage_record(usage: Usage) -> UsageRecord:
+    return cast(UsageRecord, asdict(usage))
 
 
 def agent_issues(record: Record) -> tuple[Issue, ...]:

@@ -117,6 +117,7 @@ def summarize(
         "attempts": counts,
         "fell_short": dict(Counter(why for one in records for why in one.get("fell_short", ()))),
         **_spent(records),
+        "efficiency": _efficiency(records),
         "categories": _categories(tasks),
         "tasks": tasks,
         "suites": run.get("suites") or {},
@@ -292,6 +293,19 @@ def _spent(records: Sequence[Record]) -> dict[str, Any]:
         "usage": _usage(agent),
         "judge_usage": _usage(judge) if judge else None,
         "cost": cost_parts(records),
+    }
+
+
+def _efficiency(records: Sequence[Record]) -> dict[str, float | None]:
+    """Return the sum of the scores for 1,000 tokens and for a dollar of the agent's, all tries
+    counted; None where tokens or prices are not known.
+    """
+    points = sum(record["metrics"]["score"] or 0.0 for record in records)
+    tokens = sum(record["usage"]["total_tokens"] for record in records)
+    cost = cost_parts(records)["agent"]
+    return {
+        "score_per_1000_tokens": 1000 * points / tokens if tokens else None,
+        "score_per_usd": points / cost["usd"] if cost["usd"] and cost["complete"] else None,
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 from pytest_pinchbench.attempt.context import AttemptContext
 from pytest_pinchbench.environments import EnvironmentSetup, find_environment
 from pytest_pinchbench.harnesses import find_harness
-from pytest_pinchbench.issues import AttemptInvalid
+from pytest_pinchbench.issues import AttemptInvalid, SettingsError
 from pytest_pinchbench.reports.terminal import why_invalid
 from pytest_pinchbench.results.run_directory import RunDirectory
 from pytest_pinchbench.session.items import TaskItem
@@ -110,7 +110,7 @@ def check_kinds(run: Run) -> None:
 
 def make_environment(run: Run, settings: Settings) -> Environment:
     recipe = settings.recipe
-    return find_environment(recipe.environment)(
+    environment = find_environment(recipe.environment)(
         EnvironmentSetup(
             recipe=recipe,
             run_id=run.run_id,
@@ -120,6 +120,12 @@ def make_environment(run: Run, settings: Settings) -> Environment:
             say=run.say,
         )
     )
+    if settings.grade_in == "fresh" and not getattr(environment, "grades_fresh", ""):
+        raise SettingsError(
+            f"cannot grade in a fresh sandbox: the recipe's {recipe.environment} sandboxes do "
+            "not share workspaces. Leave --pinchbench-grade-in out, or choose another kind."
+        )
+    return environment
 
 
 def _make_harness(run: Run, settings: Settings) -> Harness:

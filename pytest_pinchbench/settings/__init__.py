@@ -89,6 +89,8 @@ class Settings:
     # grading
     check_timeout: float = 120.0
     """Seconds for the automated checks of one task."""
+    grade_in: str = "auto"
+    """``auto``, ``fresh`` or ``same``."""
     transcript_limit: int = 60_000
     """Characters of the transcript summary that the judge is shown."""
     judge_view: JudgeView | None = None
@@ -116,6 +118,9 @@ class Settings:
     # about these settings
     show_recipe: bool = False
     list: str | None = None
+    thinking: str | None = None
+    skills: Path | None = None
+    export: Path | None = None
     check: bool = False
     warnings: tuple[str, ...] = ()
     """What the user should be told once, though nothing is wrong."""

@@ -43,6 +43,16 @@ def suite_commit(root: Path) -> str | None:
     return f"{commit}-dirty" if changes else commit
 
 
+def read_skills(folder: Path) -> dict[str, bytes]:
+    """Return the files of the skills in a folder (``NAME/SKILL.md`` each), by relative path."""
+    return {
+        file.relative_to(folder).as_posix(): file.read_bytes()
+        for skill in sorted(folder.glob("*/SKILL.md"))
+        for file in sorted(skill.parent.rglob("*"))
+        if file.is_file()
+    }
+
+
 def resolve_skill_dir(settings: Settings, say: Callable[[str], None]) -> Path:
     """The skill checkout of a run: the one the user names, or a clone at the tag.
 

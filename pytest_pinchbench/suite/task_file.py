@@ -121,6 +121,8 @@ class _TaskFile:
                 if section
                 else "there is no section '## Prompt', and no sessions in its place",
             )
+        if matter.get("grade_in") not in (None, "fresh", "same"):
+            raise self._wrong("grade_in has to be fresh or same", "grade_in")
         task_id = self._id()
         grading_type = self._grading_type()
         checks = sections.get("Automated Checks")

@@ -359,17 +359,27 @@ def test_an_agent_cannot_reach_into_process_1(make: Make, user: str | None) -> N
         assert sandbox.exec(["echo", "still there"]).stdout == b"still there\n"
 
 
-def test_the_hardened_recipe_leaves_an_agent_without_privileges(make: Make) -> None:
-    with opened(make(options=load_recipe("docker-hardened").options)) as sandbox:
+@pytest.mark.parametrize("user", ["0", "1000"])
+def test_the_hardened_recipe_leaves_an_agent_without_privileges(make: Make, user: str) -> None:
+    environment = make(options={**load_recipe("docker-hardened").options, "user": user})
+    with (
+        opened(environment) as sandbox,
+        contextlib.closing(
+            environment.open("task", labels={}, lifetime=300, beside=sandbox)
+        ) as beside,
+    ):
+        interfaces = sandbox.exec(["ls", "/sys/class/net"]).stdout
+        assert interfaces.split() == [b"lo"]
         sandbox.write({f"{sandbox.workspace_root}/made": b"by us"})
         status = sandbox.exec(["cat", "/proc/self/status"]).stdout
 
         assert b"CapEff:\t0000000000000000\n" in status
         assert b"NoNewPrivs:\t1\n" in status
         assert sandbox.exec(["touch", "/usr/bin/x", "/etc/x"]).exit_code != 0
-        assert sandbox.read(f"{sandbox.workspace_root}/made") == b"by us"
         sandbox.exec(["sh", "-c", "sleep 1000 & echo"])
         sandbox.stop_processes()
+        sandbox.freeze()
+        assert beside.read(f"{sandbox.workspace_root}/made") == b"by us"
 
 
 def test_more_memory_than_allowed_kills_the_command_and_not_the_sandbox(make: Make) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -49,6 +50,43 @@ def test_a_new_session_is_begun_when_the_settings_or_the_suite_say_so(
     assert sessions[0] != sessions[1] == sessions[2]
     texts = [event["message"]["content"][0]["text"] for event in done.run.transcript]
     assert texts == ["one", "ok: one", "two", "ok: two", "three", "ok: three"]
+
+
+def test_a_thinking_level_is_passed_on(
+    stand_in_harness: OpenClawHarness, attempt: RunAttempt
+) -> None:
+    spec = replace(stand_in_harness.settings.model, base_url="http://127.0.0.1:1/v1")
+    settings = replace(stand_in_harness.settings, thinking="high", model=spec)
+    stand_in_harness.settings = settings
+    done = attempt(stand_in_harness, make_task("one"))
+    argv = done.calls[0]["argv"]
+    assert argv[argv.index("--thinking") + 1] == "high"
+    (provider,) = json.loads((done.state / "openclaw.json").read_text())["models"][
+        "providers"
+    ].values()
+    assert provider["models"][0]["reasoning"] is True
+
+
+def test_skills_are_copied_into_the_workspace(
+    stand_in_harness: OpenClawHarness, attempt: RunAttempt, tmp_path: Path
+) -> None:
+    skill = tmp_path / "skills" / "greeting"
+    (skill / "parts").mkdir(parents=True)
+    (skill / "SKILL.md").write_text("Say hello.")
+    (skill / "parts" / "words.txt").write_text("hello")
+    (tmp_path / "skills" / "notes.txt").write_text("no skill")
+    settings = replace(stand_in_harness.settings, skills=tmp_path / "skills")
+    stand_in_harness.settings = settings
+    copied = attempt(stand_in_harness, make_task("one")).workspace / "skills"
+    assert (copied / "greeting" / "parts" / "words.txt").read_text() == "hello"
+    assert [path.name for path in copied.iterdir()] == ["greeting"]
+
+
+def test_a_folder_without_skills_is_refused(
+    settings_for: Callable[..., Settings], tmp_path: Path
+) -> None:
+    with pytest.raises(SettingsError, match=r"--pinchbench-skills: there is no \*/SKILL\.md in"):
+        OpenClawHarness(settings_for(f"--pinchbench-skills={tmp_path}"))
 
 
 @pytest.mark.slow

@@ -41,9 +41,11 @@ class ShellAgent:
         issues: tuple[Issue, ...] = ()
         if done.timed_out:
             issues = (Issue("ERROR", "agent_timeout", f"stopped after {timeout:g} s"),)
+        elif done.exit_code < 0:
+            issues = (Issue("ERROR", "agent_ended", "the agent ended its own command"),)
         elif done.exit_code and not (requests and requests.ended):
             issues = (Issue("FATAL", "agent_exit", f"the agent ended with {done.exit_code}"),)
-        said = done.stdout.decode(errors="replace")
+        said = done.stdout[-10_000:].decode(errors="replace")
         return AgentRun(
             transcript=(
                 message("user", task.prompt),
@@ -54,7 +56,7 @@ class ShellAgent:
             final_answer=said,
             timed_out=done.timed_out,
             execution_time=done.seconds,
-            stdout=said,
+            stdout=done.stdout.decode(errors="replace"),
             stderr=done.stderr.decode(errors="replace"),
             version="1",
             issues=issues,

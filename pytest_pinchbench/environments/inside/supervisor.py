@@ -110,6 +110,8 @@ class Flow:
 def main() -> None:
     header, rest = read_header()
     if "stop" in header:
+        with contextlib.suppress(OSError):
+            os.kill(-1, signal.SIGCONT)  # an agent can stop its own supervisor, which has to report
         survivors = stop(header["stop"])
         send_trailer(header, exit_code=0, stdout=0, stderr=0, survivors=survivors)
         return
@@ -408,15 +410,14 @@ def stop(which: str, supervisors: frozenset[int] = frozenset()) -> int:
     limit = time.monotonic() + KILL_PATIENCE
     while True:
         if which == "everything":
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(-1, signal.SIGKILL)  # in one go: no fork gets past it
             found = {pid: entry for pid, entry in processes().items() if entry.state != "Z"}
             found.pop(1, None)
             found.pop(os.getpid(), None)
-            killed = len(found)
         else:
             found = family(supervisors, which)
-            killed = kill_processes(found)
+        killed = kill_processes(found)
         if not found:
             return 0
         if not killed or time.monotonic() > limit:

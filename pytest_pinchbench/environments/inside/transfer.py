@@ -33,11 +33,18 @@ def set_up(workspace_root: str, private_root: str, reader: IO[bytes], writer: IO
     make_folder(private_root, 0o755)
     os.chmod(private_root, 0o700)
     if os.geteuid() == 0 and user.st_uid != 0:
-        os.chown(private_root, user.st_uid, user.st_gid)
+        _give(private_root, user)
         now = os.stat(workspace_root)
         if now.st_uid == 0 and not now.st_mode & stat.S_IWOTH:
-            os.chown(workspace_root, user.st_uid, user.st_gid)
+            _give(workspace_root, user)
     writer.write(os.fsencode(sys.executable))
+
+
+def _give(path: str, user: os.stat_result) -> None:
+    try:
+        os.chown(path, user.st_uid, user.st_gid)
+    except PermissionError:  # a root without capabilities
+        os.chmod(path, 0o1777)
 
 
 def write_files(reader: IO[bytes], writer: IO[bytes]) -> None:

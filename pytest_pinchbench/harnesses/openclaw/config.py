@@ -127,6 +127,8 @@ def _provider(
         compat = {**_compat(urlsplit(relayed_url).hostname or "", version), **compat}
     if compat:
         provider["models"][0]["compat"] = compat
+    if settings.thinking not in (None, "off"):
+        provider["models"][0]["reasoning"] = True  # or the level is not sent
     if version >= _WITH_TIMEOUT:
         provider["timeoutSeconds"] = _REQUEST_SECONDS
     if _writes_substituted_keys(version):
@@ -222,12 +224,14 @@ def takes_message_file(version: Version) -> bool:
 
 
 def turn_arguments(
-    version: Version, session: str, prompt: str, timeout: float
+    version: Version, session: str, prompt: str, timeout: float, thinking: str | None = None
 ) -> tuple[list[str], bytes]:
     """Arguments of ``openclaw`` for one turn, and what it gets on standard input."""
     arguments = ["agent", "--agent", AGENT, "--session-id", session, "--local"]
     # Ours is the clock that counts; OpenClaw's is later than it in any case.
     arguments += ["--timeout", str(int(timeout) + 3600)]
+    if thinking:
+        arguments += ["--thinking", thinking]
     if takes_message_file(version):
         return [*arguments, "--message-file", "/dev/stdin"], prompt.encode()
     return [*arguments, f"--message={prompt}"], b""

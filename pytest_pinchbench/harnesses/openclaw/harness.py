@@ -34,6 +34,7 @@ from pytest_pinchbench.issues import (
     using_data_dir,
 )
 from pytest_pinchbench.redaction import Redactor
+from pytest_pinchbench.suite.checkout import read_skills
 
 if TYPE_CHECKING:
     from pytest_pinchbench.environments import Environment, ExecResult, Sandbox
@@ -78,6 +79,10 @@ class OpenClawHarness:
                 f"--pinchbench-openclaw-binary names an OpenClaw that is there, and "
                 f"{self._strategy} brings another one: give only one of them"
             )
+        if settings.skills and not read_skills(settings.skills):
+            raise SettingsError(
+                f"{settings.origins['skills']}: there is no */SKILL.md in {settings.skills}"
+            )
         self._host_install: install.HostInstall | None = None
         self._agents: WeakKeyDictionary[Sandbox, Agent] = WeakKeyDictionary()
 
@@ -113,7 +118,11 @@ class OpenClawHarness:
         settings = replace(self.settings, model=line.model)
         endpoint = self.settings.model.base_url if line.is_relayed else None
         content = config.config_file(settings, version, state, workspace, endpoint)
-        return {f"{state}/openclaw.json": content}
+        skills = read_skills(self.settings.skills) if self.settings.skills else {}
+        return {
+            f"{state}/openclaw.json": content,
+            **{f"{workspace}/skills/{name}": data for name, data in skills.items()},
+        }
 
     def run(self, sandbox: Sandbox, task: Task, workspace: str, line: Line) -> AgentRun:
         agent = self._agent(sandbox)
@@ -137,7 +146,9 @@ class OpenClawHarness:
             if not left:
                 break
             session = conversation.next_session(prompt.new_session and new_session)
-            arguments, stdin = config.turn_arguments(version, session, prompt.text, left)
+            arguments, stdin = config.turn_arguments(
+                version, session, prompt.text, left, self.settings.thinking
+            )
             if too_long := _too_long(arguments, agent):
                 issues.append(too_long)
                 break
