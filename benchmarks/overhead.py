@@ -28,10 +28,11 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
+from pytest_pinchbench.attempt.line import RelayedLine
 from pytest_pinchbench.attempt.workspace import make_workspace
 from pytest_pinchbench.environments import Environment, Sandbox
 from pytest_pinchbench.harnesses import DirectLine, Harness
-from pytest_pinchbench.settings import Settings
+from pytest_pinchbench.session.run import Run
 from pytest_pinchbench.suite.task_file import Task
 
 TASK = "task_01_packing_list"  # one turn with one tool call
@@ -130,16 +131,24 @@ class Measure:
         record = yield
         whole = time.perf_counter() - begun
         task = request.getfixturevalue("pinchbench_task")
-        bare = bare_turn(environment, harness, task, request.getfixturevalue("pinchbench_settings"))
+        run = request.getfixturevalue("pinchbench_run")
+        bare = bare_turn(environment, harness, task, run)
         self.rounds.append(Round(whole, record["seconds"], record["execution_time"], bare))
         return record
 
 
-def bare_turn(environment: Environment, harness: Harness, task: Task, settings: Settings) -> float:
+def bare_turn(environment: Environment, harness: Harness, task: Task, run: Run) -> float:
     """Seconds of the agent's command alone, in a fresh sandbox that is ready for it."""
+    model = run.settings.model
     sandbox = environment.open(task.id, labels={"benchmark": "bare"}, lifetime=3600)
+    ends = contextlib.ExitStack()
     try:
-        line = DirectLine(settings.model, environment, task.timeout_seconds)
+        line: DirectLine | RelayedLine
+        if run.relay is None:
+            line = DirectLine(model, environment, task.timeout_seconds)
+        else:
+            grant = run.relay.open("bare", "model", seconds=task.timeout_seconds)
+            line = ends.enter_context(RelayedLine(sandbox, environment, model, grant))
         workspace = make_workspace(
             sandbox, task, lambda path: harness.files(sandbox, task, path, line)
         ).path
@@ -169,6 +178,7 @@ def bare_turn(environment: Environment, harness: Harness, task: Task, settings: 
         )
         return time.perf_counter() - begun
     finally:
+        ends.close()
         sandbox.close()
 
 

@@ -163,7 +163,7 @@ def test_the_judges_price_is_part_of_the_cost_and_of_the_budget(project, judged,
     judge.replies = [CHECKED, Reply(verdict)]
     result = judged("--pinchbench-budget-usd=0.5")
     result.stdout.fnmatch_lines(
-        ["task_c * not run", "Cost * $0.8000", "*the budget of $0.5 is used up: $0.8000 spent*"]
+        ["task_c * missing *", "Cost * $0.8000", "*the budget of $0.5 is used up: $0.8000 spent*"]
     )
 
 

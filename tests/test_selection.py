@@ -168,7 +168,7 @@ def test_failed_first_and_last_failed(pytester, project, run, workers):
     result = run("--lf", *workers)
     result.assert_outcomes(failed=1)
     # what was chosen and did not run is missing from the score
-    result.stdout.fnmatch_lines(["task_a *- *not run*", "Mean score  none: 2 not run of 3*"])
+    result.stdout.fnmatch_lines(["task_a *missing *", "Mean score  none: 2 not run of 3*"])
 
 
 @pytest.mark.slow
@@ -215,4 +215,4 @@ def test_stepwise_goes_on_in_the_order_of_the_suite(pytester, project, run):
         result = run("--sw", "-p", "randomly", f"--randomly-seed={seed}")
         if seed:
             result.stdout.fnmatch_lines(["*skipping 1 already passed item*"])
-        result.stdout.fnmatch_lines(["task_c *- *not run*"])
+        result.stdout.fnmatch_lines(["task_c *missing *"])

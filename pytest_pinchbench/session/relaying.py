@@ -33,10 +33,10 @@ def start_relay(run: Run) -> None:
         return
     endpoints = {}
     if settings.model.base_url is not None and run.mode.agent_runs:
-        endpoints["model"] = _endpoint(settings.model, settings.model.params)
+        endpoints["model"] = endpoint_of("model", settings.model, settings.model.params)
     if settings.judge is not None and settings.judge.base_url is not None:
         # the grader puts the judge's params into its requests
-        endpoints["judge"] = _endpoint(settings.judge, {})
+        endpoints["judge"] = endpoint_of("judge", settings.judge, {})
     if not endpoints:
         return
     environment = make_environment(run, settings)
@@ -80,13 +80,21 @@ def _spent_before(path: Path) -> float:
         return 0.0
 
 
-def _endpoint(spec: ModelSpec, params: Mapping[str, Any]) -> dict[str, Any]:
+def endpoint_of(role: str, spec: ModelSpec, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the relay is told of an endpoint."""
+    drop = list(spec.compat.get("drop", ()))
+    host = urlsplit(spec.base_url or "").hostname
+    if (role, host, spec.api_protocol) == ("model", "api.openai.com", "openai-chat"):
+        # what OpenClaw leaves out or adds when a URL is not the host's own: its ``compat`` has
+        # no say in that
+        params = {"store": False, **params}
+        drop.append("tool_choice")
     return {
         "base_url": spec.base_url,
         "api_key": spec.api_key,
         "protocol": spec.api_protocol,
         "params": dict(params),
-        "drop": list(spec.compat.get("drop", ())),
+        "drop": drop,
         "price": dict(spec.price) or None,
     }
 

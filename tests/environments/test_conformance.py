@@ -563,14 +563,17 @@ def test_only_what_is_named_is_copied_out(sandbox: Sandbox, tmp_path: Path) -> N
     assert sorted(str(path.relative_to(tmp_path / "out")) for path in found) == ["a/one", "three"]
 
 
-def test_more_than_the_limit_is_not_copied_out(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_more_than_the_limit_is_not_copied_out(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A sparse file takes no room in the sandbox, and would take all of it here."""
     path = f"{sandbox.workspace_root}/sparse"
-    sandbox.exec(["truncate", "-s", "3G", path])
+    sandbox.exec(["truncate", "-s", "100M", path])
 
     with pytest.raises(OutputTooLarge, match="more than 5 MB"):
         sandbox.download(path, tmp_path / "out", limit=5_000_000)
-    with pytest.raises(OutputTooLarge, match="more than 200 MB"):
+    monkeypatch.setattr("pytest_pinchbench.environments.sandbox.READ_LIMIT", 4_000_000)
+    with pytest.raises(OutputTooLarge, match="more than 4 MB"):
         sandbox.read(path)
 
     assert not (tmp_path / "out").exists()
