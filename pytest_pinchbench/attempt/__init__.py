@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 from pytest_pinchbench.attempt import grading
 from pytest_pinchbench.attempt.context import AttemptContext
@@ -25,7 +24,7 @@ from pytest_pinchbench.attempt.workspace import (
 from pytest_pinchbench.environments import Sandbox
 from pytest_pinchbench.harnesses import AgentRun, DirectLine, Line
 from pytest_pinchbench.issues import BudgetUsedUp, Issue, PinchBenchError, SandboxFailure
-from pytest_pinchbench.results.records import GradedIn, TaskResult
+from pytest_pinchbench.results.records import GradedIn, Retried, TaskResult
 from pytest_pinchbench.suite.task_file import Task
 
 AGAIN = GradedIn(sandbox="fresh", reason="work of an earlier try or run is graded")
@@ -36,7 +35,7 @@ def run_attempt(
     attempt: int,
     context: AttemptContext,
     kept: KeptWork | None = None,
-    earlier: Sequence[Mapping[str, Any]] = (),
+    earlier: Sequence[Retried] = (),
 ) -> TaskResult:
     """Make an attempt, trying again after a FATAL issue as often as the retry budget allows.
 
@@ -57,21 +56,9 @@ def run_attempt(
         context.sleep(backoff(len(failed)))
         failed.append(last)
         kept = kept or last.work
-    return make_result(
-        task,
-        attempt,
-        run=last.run,
-        grade=last.grade,
-        issues=last.issues,
-        workspace=last.workspace,
-        archive=last.archive,
-        graded_in=last.graded_in,
-        started=last.started,
-        seconds=last.seconds,
-        earlier=[*earlier, *(one.before(last) for one in failed)],
-        keys={"run_id": context.run_id, "model": context.model_id},
-        redactor=context.redactor,
-    )
+    before = [*earlier, *(one.before(last) for one in failed)]
+    keys = {"run_id": context.run_id, "model": context.model_id}
+    return make_result(task, attempt, last, before, keys, context.redactor)
 
 
 def _try(

@@ -11,7 +11,7 @@ from pytest_pinchbench import zstd
 from pytest_pinchbench.attempt.workspace import Workspace
 from pytest_pinchbench.harnesses import AgentRun, Usage
 from pytest_pinchbench.issues import Issue, PinchBenchError, SandboxFailure
-from pytest_pinchbench.results.records import Record, agent_issues, issue_record
+from pytest_pinchbench.results.records import Record, Retried, agent_issues, issue_record
 from pytest_pinchbench.results.run_directory import RunDirectory
 
 RECORDING = "recording.jsonl.zst"
@@ -131,20 +131,15 @@ def not_regraded(record: Record, why: str) -> Record:
     }
 
 
-def previous_attempts(record: Record, *, work_reused: bool) -> list[dict[str, Any]]:
+def previous_attempts(record: Record, *, work_reused: bool) -> list[Retried]:
     """Convert an invalid record into the ``retried`` entries of its successor.
 
     With ``work_reused`` the agent's work is graded again, and its usage is counted there. The
     record's usage is the sum over all its tries.
     """
-    usage = None if work_reused else Usage(**record["usage"])
-    judged = Usage(**record["judge_usage"]) if record["judge_usage"] else None
-    before = [(one["issues"], None, None) for one in record["retried"]]
-    return [
-        {
-            "issues": [Issue(**issue) for issue in issues],
-            "usage": used,
-            "judge_usage": used_by_judge,
-        }
-        for issues, used, used_by_judge in [*before, (record["issues"], usage, judged)]
+    before: list[Retried] = [
+        {"issues": one["issues"], "usage": None, "judge_usage": None} for one in record["retried"]
     ]
+    usage = None if work_reused else record["usage"]
+    judged = record["judge_usage"]
+    return [*before, {"issues": record["issues"], "usage": usage, "judge_usage": judged}]

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from pytest_pinchbench import zstd
 from pytest_pinchbench.attempt.kept_work import RECORDING
-from pytest_pinchbench.attempt.workspace import Workspace
-from pytest_pinchbench.harnesses import AgentRun, sum_usage
-from pytest_pinchbench.issues import Issue
+from pytest_pinchbench.attempt.tries import Try
+from pytest_pinchbench.harnesses import Usage, sum_usage
 from pytest_pinchbench.results.fell_short import why_it_fell_short
-from pytest_pinchbench.results.files import LENIENT, json_bytes
+from pytest_pinchbench.results.files import LENIENT, json_bytes, json_lines
 from pytest_pinchbench.results.records import (
     RESULT_SCHEMA,
-    GradedIn,
     Record,
+    Retried,
     Scoring,
     TaskResult,
     iso_time,
     issue_record,
+    usage_record,
 )
 
 if TYPE_CHECKING:
@@ -45,47 +43,35 @@ _FIXED += ["trajectory", "artifacts"]
 def make_result(
     task: Task,
     attempt: int,
-    *,
-    run: AgentRun | None,
-    grade: Grade | None,
-    issues: Sequence[Issue],
-    workspace: Workspace | None,
-    archive: bytes | None,
-    graded_in: GradedIn | None,
-    started: float,
-    seconds: Mapping[str, float],
-    earlier: Sequence[Mapping[str, Any]],
+    last: Try,
+    earlier: Sequence[Retried],
     keys: Mapping[str, str],
     redactor: Redactor,
 ) -> TaskResult:
     """An attempt as a record, in the field names of the reference documentation.
 
-    ``started`` is Unix time, ``seconds`` wall time a stage, ``earlier`` what the tries before
-    the last one came to, ``keys`` what tells this run from others. With a FATAL issue there
-    is no score, whatever a part of the grading gave.
+    ``keys``: what tells this run from others. With a FATAL issue there is no score, whatever a
+    part of the grading gave.
     """
-    valid = grade is not None and not any(issue.severity == "FATAL" for issue in issues)
+    run, grade = last.run, last.grade
+    valid = grade is not None and not last.is_fatal
     score = grade.score if grade is not None and valid else None
     spent = [run.usage] if run else []
-    spent += [one["usage"] for one in earlier if one["usage"]]
+    spent += [Usage(**one["usage"]) for one in earlier if one["usage"]]
     judged = [grade.judge_usage] if grade and grade.judge_usage else []
-    judged += [one["judge_usage"] for one in earlier if one["judge_usage"]]
+    judged += [Usage(**one["judge_usage"]) for one in earlier if one["judge_usage"]]
     files: dict[str, bytes] = {}
     if run is not None:
-        lines = (json.dumps(redactor.json(event), ensure_ascii=False) for event in run.transcript)
-        files[TRANSCRIPT] = "".join(f"{line}\n" for line in lines).encode(*LENIENT)
+        files[TRANSCRIPT] = json_lines(redactor.json(run.transcript))
         files[TRAJECTORY] = json_bytes(redactor.json(run.trajectory))
         files[AGENT_STDOUT] = redactor.text(run.stdout).encode(*LENIENT)
-        if run.recording is not None:
-            lines = (json.dumps(redactor.json(one)) for one in run.recording)
-            packed = "".join(f"{line}\n" for line in lines).encode()
-            files[RECORDING] = zstd.compress(packed, 9)
-        if run.requests is not None:
-            lines = (json.dumps(redactor.json(one), ensure_ascii=False) for one in run.requests)
-            files[REQUESTS] = "".join(f"{line}\n" for line in lines).encode(*LENIENT)
         files[AGENT_STDERR] = redactor.text(run.stderr).encode(*LENIENT)
-    if archive is not None:
-        files[WORKSPACE] = archive
+        if run.recording is not None:
+            files[RECORDING] = zstd.compress(json_lines(redactor.json(run.recording)), 9)
+        if run.requests is not None:
+            files[REQUESTS] = json_lines(redactor.json(run.requests))
+    if last.archive is not None:
+        files[WORKSPACE] = last.archive
     record = {
         "schema_version": RESULT_SCHEMA,
         **keys,
@@ -109,30 +95,23 @@ def make_result(
         "fell_short": why_it_fell_short(score, run.timed_out, run.final_answer, run.trajectory)
         if run
         else [],
-        "issues": [asdict(issue) for issue in issues],
-        "usage": asdict(sum_usage(spent)),
-        "judge_usage": asdict(sum_usage(judged)) if judged else None,
+        "issues": [issue_record(issue) for issue in last.issues],
+        "usage": usage_record(sum_usage(spent)),
+        "judge_usage": usage_record(sum_usage(judged)) if judged else None,
         "timing": dict(run.timing) if run and run.timing is not None else None,
         "execution_time": round(run.execution_time, 3) if run else None,
-        "started_at": iso_time(started),
+        "started_at": iso_time(last.started),
         "finished_at": iso_time(time.time()),
         "seconds": {
-            **{name: round(value, 3) for name, value in seconds.items()},
+            **{name: round(value, 3) for name, value in last.seconds.items()},
             **({"startup": round(run.startup_seconds, 3)} if run and run.startup_seconds else {}),
         },
-        "retried": [
-            {
-                "issues": [asdict(issue) for issue in one["issues"]],
-                "usage": asdict(one["usage"]) if one["usage"] else None,
-                "judge_usage": asdict(one["judge_usage"]) if one["judge_usage"] else None,
-            }
-            for one in earlier
-        ],
-        "graded_in": graded_in,
+        "retried": list(earlier),
+        "graded_in": last.graded_in,
         "trajectory": TRAJECTORY if run else None,
         "artifacts": {
-            "workspace": WORKSPACE if archive is not None else None,
-            "workspace_path": workspace.path if workspace else None,
+            "workspace": WORKSPACE if last.archive is not None else None,
+            "workspace_path": last.workspace.path if last.workspace else None,
             "harness_execution": {
                 "version": run.version,
                 "transcript": TRANSCRIPT,

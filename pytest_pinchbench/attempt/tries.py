@@ -6,14 +6,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from pytest_pinchbench.attempt.grading import Grade
 from pytest_pinchbench.attempt.kept_work import KeptWork
 from pytest_pinchbench.attempt.workspace import Workspace
 from pytest_pinchbench.harnesses import AgentRun
 from pytest_pinchbench.issues import Issue
-from pytest_pinchbench.results.records import GradedIn
+from pytest_pinchbench.results.records import GradedIn, Retried, issue_record, usage_record
 
 _PERMANENT = {"asset_missing", "check_import", "judge_missing", "judge_settings", "prerequisite"}
 
@@ -64,13 +63,15 @@ class Try:
             return None
         return KeptWork(self.run, self.archive, self.workspace.relative)
 
-    def before(self, last: Try) -> dict[str, Any]:
-        """Return this try as a ``retried`` entry of an attempt whose last try is ``last``."""
+    def before(self, last: Try) -> Retried:
+        """Return this try as an entry of an attempt whose last try is ``last``."""
+        # the usage of work that the last try graded is counted there
+        run = self.run if self.run is not last.run else None
+        judged = self.grade.judge_usage if self.grade else None
         return {
-            "issues": self.issues,
-            # the usage of work that the last try graded is counted there
-            "usage": self.run.usage if self.run and self.run is not last.run else None,
-            "judge_usage": self.grade.judge_usage if self.grade else None,
+            "issues": [issue_record(issue) for issue in self.issues],
+            "usage": usage_record(run.usage) if run else None,
+            "judge_usage": usage_record(judged) if judged else None,
         }
 
 

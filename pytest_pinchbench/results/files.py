@@ -7,7 +7,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,11 @@ def write_json(path: Path, value: Any) -> None:
 def json_bytes(value: Any) -> bytes:
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     return text.encode(*LENIENT) + b"\n"
+
+
+def json_lines(values: Sequence[Any]) -> bytes:
+    lines = (json.dumps(value, ensure_ascii=False) for value in values)
+    return "".join(f"{line}\n" for line in lines).encode(*LENIENT)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from pytest_pinchbench.harnesses import Usage
 from pytest_pinchbench.issues import Issue, Severity
@@ -296,6 +296,10 @@ def user_properties(record: Record) -> list[tuple[str, Any]]:
 
 def issue_record(issue: Issue) -> IssueRecord:
     return IssueRecord(severity=issue.severity, code=issue.code, message=issue.message)
+
+
+def usage_record(usage: Usage) -> UsageRecord:
+    return cast(UsageRecord, asdict(usage))
 
 
 def agent_issues(record: Record) -> tuple[Issue, ...]:

@@ -76,7 +76,8 @@ def write_run(
     selected = []
     for place, (task_id, attempts) in enumerate(scores.items(), 1):
         for attempt, score in enumerate(attempts, 1):
-            selected.append({"task_id": task_id, "attempt": attempt})
+            category = (categories or {}).get(task_id, "basic")
+            selected.append({"task_id": task_id, "attempt": attempt, "category": category})
             if score is not None and score != score:
                 continue
             conversation = transcript(text)
@@ -103,7 +104,7 @@ def write_run(
                 issues=(Issue("FATAL", "sandbox", f"the sandbox was lost: {text}"),)
                 if score is None
                 else (),
-                category=(categories or {}).get(task_id, "basic"),
+                category=category,
                 name=f"Task {place}: {text}",
                 expected_behavior=text,
             )

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+from pathlib import Path
 
 import pytest
 from runs import write_run
@@ -24,6 +26,11 @@ def shown(value: float) -> str:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_every_number_is_the_same_everywhere(tmp_path, seed):
+    check_numbers(tmp_path, seed)
+
+
+def check_numbers(folder: Path, seed: int) -> None:
+    """Write a random run into the folder, and look for its numbers in all that is made of it."""
     generator = random.Random(seed)
     attempts = generator.choice([1, 3])
     values = [0.0, 1.0, 0.9996, 0.0004, generator.random(), generator.random()]
@@ -33,7 +40,8 @@ def test_every_number_is_the_same_everywhere(tmp_path, seed):
         for n in range(generator.randint(1, 12))
     }
     cost = generator.choice([None, 0.0123, 7.5])
-    directory = write_run(tmp_path / "run", scores, cost=cost)
+    categories = {task: generator.choice(["alpha", "beta"]) for task in scores}
+    directory = write_run(folder / "run", scores, cost=cost, categories=categories)
     files.write_files(directory, directory.records(), read_summary(directory.path))
     summary = json.loads((directory.path / "summary.json").read_bytes())
     valid = {
@@ -65,6 +73,18 @@ def test_every_number_is_the_same_everywhere(tmp_path, seed):
         assert f" {number}" + (f" [{interval}] " if interval else " ") in headline(summary)
     else:
         assert score is None
+    for category in summary["categories"]:
+        of = [task for task, name in categories.items() if name == category["category"]]
+        good = [valid[task] for task in of if task in valid]
+        counted = f"{len(of)}" if len(of) == len(good) else f"{len(good)} of {len(of)}"
+        if good:
+            assert category["score"]["mean"] == pytest.approx(sum(good) / len(good))
+        number = shown(category["score"]["mean"]) if good else "none"
+        name = category["category"]
+        assert re.search(rf"^{name} +{counted} +{re.escape(number)} ", terminal, re.MULTILINE)
+        cell = "-" if number == "none" else number
+        assert f"| {name} | {counted} | {cell} | " in markdown
+        assert re.search(rf"<tr><td>{name}</td>(?s:.)*?>{cell}<(?s:.)*?>{counted}</td>", page)
     paid = [
         0 if cost is None else cost * place
         for place, some in enumerate(scores.values(), 1)

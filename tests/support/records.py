@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pytest_pinchbench.attempt.grading import Grade
 from pytest_pinchbench.attempt.record import make_result
+from pytest_pinchbench.attempt.tries import Try
 from pytest_pinchbench.harnesses import AgentRun, Usage
 from pytest_pinchbench.issues import Issue
 from pytest_pinchbench.redaction import Redactor
@@ -76,28 +79,24 @@ def result(
     issues: tuple[Issue, ...] = (),
     secrets: tuple[str, ...] = (),
     run: AgentRun | None = None,
-    earlier: tuple[dict[str, Any], ...] = (),
+    earlier: tuple[Any, ...] = (),
     grade: Grade | None = None,
     **task: Any,
 ) -> TaskResult:
     """An attempt's outcome; ``score`` None is an invalid one."""
     if score is None and not issues:
         issues = (Issue("FATAL", "sandbox", "the sandbox was lost"),)
-    return make_result(
-        make_task(task_id, **task),
-        attempt,
-        run=run or make_run(),
-        grade=grade or (None if score is None else make_grade(score)),
-        issues=issues,
-        workspace=None,
+    last = Try(
         graded_in={"sandbox": "same", "reason": "told so"},
-        archive=None,
         started=1_790_000_000.0,
         seconds={"run": 2.5},
-        earlier=earlier,
-        keys={"run_id": "r1", "model": "m"},
-        redactor=Redactor(secrets),
+        issues=list(issues),
+        run=run or make_run(),
+        grade=grade or (None if score is None else make_grade(score)),
     )
+    keys = {"run_id": "r1", "model": "m"}
+    before: Any = json.loads(json.dumps(earlier, default=asdict))
+    return make_result(make_task(task_id, **task), attempt, last, before, keys, Redactor(secrets))
 
 
 def record(*args: Any, **kwargs: Any) -> Record:
