@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,7 +112,6 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     mkdocs = pytest.importorskip("mkdocs.commands.build")
     from mkdocs.config import load_config
 
-    sys.modules.pop("docs.hooks", None)
     config = load_config(str(ROOT / "mkdocs.yml"), strict=True, site_dir=str(tmp_path / "site"))
     mkdocs.build(config)
     page = (tmp_path / "site" / "reference" / "options" / "index.html").read_text("utf-8")

@@ -27,7 +27,11 @@ def test_the_file_that_it_writes_runs_as_it_is(project, pytester, monkeypatch):
             "--pinchbench", "--pinchbench-env=local", "--pinchbench-relay=no"
         )
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["pinchbench: model lab/m, environment local"])
+    header = [
+        "pinchbench: model lab/m, environment local",
+        "pinchbench: settings in pinchbench.yaml",
+    ]
+    result.stdout.fnmatch_lines(header)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from pytest_pinchbench.issues import TaskFileError
 from pytest_pinchbench.reports import formats
 from pytest_pinchbench.session.run import Run, Runs
+from pytest_pinchbench.settings.sources import CONFIG_FILE
 from pytest_pinchbench.suite.checkout import suite_name
 
 
@@ -20,6 +22,9 @@ def _header(run: Run) -> list[str]:
     lines = [f"pinchbench: model {run.model_id}, environment {recipe.environment}{image}"]
     if settings.judge is not None:
         lines.append(f"pinchbench: judge {settings.judge.id}")
+    file = Path(settings.origins["config"])
+    if file.name == CONFIG_FILE:  # found, not named
+        lines.append(f"pinchbench: settings in {run.short(file)}")
     for root, rules in run.suites.rules.items():
         lines.append(f"pinchbench: suite {suite_name(root)}, {rules}")
     if run.directory is not None:

@@ -119,6 +119,8 @@ class Settings:
     show_recipe: bool = False
     list: str | None = None
     openclaw_mode: str = "local"
+    view: str | None = None
+    """A results folder; ``yes`` means ``results_dir``."""
     thinking: str | None = None
     skills: Path | None = None
     export: Path | None = None

@@ -18,12 +18,15 @@ from pytest_pinchbench.settings import Settings
 pytestmark = [pytest.mark.openclaw, pytest.mark.slow]
 
 DATA_DIR = Path(platformdirs.user_data_dir("pytest-pinchbench", appauthor=False))
-SCRIPT = parse_script(
-    """
+SPAWN = '{sessions_spawn: {task: "scribble the note", runTimeoutSeconds: 60}}'
+SEARCHED = """
+          {tool_call: {id: sessions_spawn, args: {task: scribble the note, runTimeoutSeconds: 60}}}
+"""
+SCRIPT = """
     turns:
       - when: let a helper write
         steps:
-          - sessions_spawn: {task: "scribble the note", runTimeoutSeconds: 60}
+          - SPAWN
           - exec: {command: "for i in $(seq 300); do [ -s note.txt ] && break; sleep 0.1; done"}
           - The helper has been asked.
       - when: scribble the note
@@ -33,8 +36,7 @@ SCRIPT = parse_script(
       - when: again
         steps:
           - Still here.
-    """
-)
+"""
 
 
 @pytest.mark.parametrize("release", ["2026.3.22", "2026.9.6"])
@@ -45,7 +47,10 @@ def test_a_subagent_works_behind_a_gateway_only(
     release: str,
     mode: str,
 ) -> None:
-    with ScriptedModel(SCRIPT, api_key=KEY) as model:
+    # newer releases keep most tools behind a search
+    spawn = SPAWN if release == "2026.3.22" else SEARCHED.strip()
+    script = parse_script(SCRIPT.replace("SPAWN", spawn))
+    with ScriptedModel(script, api_key=KEY) as model:
         settings = settings_for(
             f"--pinchbench-data-dir={DATA_DIR}",
             f"--pinchbench-openclaw-version={release}",
