@@ -70,7 +70,7 @@ _FRACTION = readers.number(most=1)
 _PROTOCOL = readers.choice(*PROTOCOLS)
 _INSTALL = readers.choice(*INSTALL_STRATEGIES)
 _LIST = readers.choice("text", "json")
-_BARE = {readers.yes_no: "yes", _LIST: "text"}
+_BARE = {readers.yes_no: "yes", readers.folder_or_yes: "yes", _LIST: "text"}
 """What an option without a value means."""
 
 # Places in the YAML file.
@@ -276,6 +276,9 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
     "what comes out": (
         Option("results-dir", "", readers.path, "folder of recorded runs", "pinchbench-results",
                "DIR", yaml=(_E + "results_dir",)),
+        Option("view", "", readers.folder_or_yes,
+               "write the page of all runs in a results folder anew, open it, and run nothing",
+               metavar="DIR"),
         Option("keep-workspace", "", readers.yes_no, "keep the agent's workspace with the records",
                "yes", yaml=(_E + "keep_workspace",)),
         Option("export", "", readers.csv_file, "write a row for each attempt", metavar="csv=FILE",

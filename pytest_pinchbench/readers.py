@@ -52,6 +52,11 @@ def path(raw: Any, base: Path = _NOWHERE) -> Path:
         raise ValueError(f"names the home of an unknown user: {raw}") from None
 
 
+def folder_or_yes(raw: Any, base: Path = _NOWHERE) -> str:
+    """The path of a folder; ``yes`` where an option without a value stands for a folder."""
+    return "yes" if raw == "yes" else str(path(raw, base))
+
+
 def paths(raw: Any, base: Path = _NOWHERE) -> tuple[Path, ...]:
     # given as options, paths come as a list and may hold commas
     parts = raw if isinstance(raw, (list, tuple)) else words(raw)

@@ -45,6 +45,7 @@ OTHER = {
     "skills": "elsewhere",
     "export": "csv=attempts.csv",
     "check": "yes",
+    "view": "elsewhere",
     "data-dir": "elsewhere",
     "params": '{"timeout_multiplier": 2}',
     "config": "other.yaml",

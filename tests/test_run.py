@@ -900,3 +900,27 @@ def running_in(folder):
             if inside and process.name != str(os.getpid()):
                 found.append(process.name)
     return found
+
+
+def test_the_page_of_all_runs_is_written_anew_and_opened(pytester, project, run, monkeypatch):
+    opened = pytester.path / "opened"
+    browser = pytester.path / "browser"
+    browser.write_text(f"#!/bin/sh\necho $1 > {opened}\n")
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", str(browser))
+    project({"task_a": GOOD})
+    assert run().ret == 0
+    page = pytester.path / "pinchbench-results" / "index.html"
+    assert "lab/m" in page.read_text()
+    for where in ((), ("pinchbench-results",)):
+        page.unlink()
+        opened.unlink(missing_ok=True)
+        result = run("--pinchbench-view", *where)
+        assert result.ret == 0
+        assert result.outlines == [page.as_uri()]
+        assert opened.read_text().strip() == page.as_uri()
+        assert "lab/m" in page.read_text()
+    result = run("--pinchbench-view", "nowhere")
+    result.stderr.fnmatch_lines(
+        ["ERROR: cannot show the runs in *nowhere: there is no such folder"]
+    )

@@ -141,7 +141,7 @@ def _workspace(folder: Path, record: Record) -> Iterator[tuple[str, int, str | N
     room = _SHOWN
     try:
         with tarfile.open(folder / (name or ""), "r:gz") as archive:
-            for count, info in enumerate(one for one in archive if not one.isdir()):
+            for count, info in enumerate(one for one in archive if _is_listed(one)):
                 if count == _FILES:
                     yield "and more: see the archive", 0, None, None
                     return
@@ -158,6 +158,11 @@ def _workspace(folder: Path, record: Record) -> Iterator[tuple[str, int, str | N
                 yield info.name.removeprefix("./"), info.size, text, image
     except (tarfile.TarError, OSError, EOFError, zlib.error):
         return
+
+
+def _is_listed(info: tarfile.TarInfo) -> bool:
+    """Files, but for git's own."""
+    return not info.isdir() and not info.name.removeprefix("./").startswith(".git/")
 
 
 def _command(record: Record, run: Mapping[str, Any]) -> str:

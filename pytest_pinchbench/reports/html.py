@@ -69,8 +69,8 @@ def _numbers(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]
         )
     usage, judge = summary["usage"], summary["judge_usage"]
     yield "tokens", formats.count(usage["total_tokens"]), formats.tokens(usage)
-    for name, amount in summary["cost"].items():
-        yield f"{name} cost", formats.money(amount), None
+    agent, judged, total = (formats.money(summary["cost"][n]) for n in ("agent", "judge", "total"))
+    yield "cost", total, f"agent {agent}, judge {judged}"
     yield "requests", formats.count(usage["request_count"]), None
     if judge:
         yield "judge's tokens", formats.count(judge["total_tokens"]), formats.tokens(judge)

@@ -17,7 +17,7 @@ from pytest_pinchbench.results.summary import SUMMARY_SHAPE, Summary, read_summa
 
 NAME = "index.html"
 _PAIRS = ".pairs.json"
-_PAIRED = 12
+_PAIRED = 8
 """Newest runs of which all pairs are compared; a comparison takes up to a second."""
 _COLUMNS = (
     *(("model", ""), ("date", ""), ("suite", ""), ("mean", "n"), ("95 % interval", "n")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import webbrowser
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +30,10 @@ def answer(config: pytest.Config) -> int | None:
             return 0
         if settings.list or settings.check:
             return _report(config, settings)
+        if settings.view:
+            return _view(
+                start / (settings.results_dir if settings.view == "yes" else settings.view)
+            )
         if settings.merge:
             return _merge(config, settings, start)
         if _only_compares(settings):
@@ -36,6 +41,18 @@ def answer(config: pytest.Config) -> int | None:
     except PinchBenchError as error:
         raise pytest.UsageError(str(error)) from None
     return None
+
+
+def _view(results_dir: Path) -> int:
+    """Write the page of all runs, and show it where there is a browser."""
+    from pytest_pinchbench.reports.index_page import write_index
+
+    if not results_dir.is_dir():
+        raise PinchBenchError(f"cannot show the runs in {results_dir}: there is no such folder")
+    page = write_index(results_dir).resolve().as_uri()
+    print(page)
+    webbrowser.open(page)
+    return 0
 
 
 def _report(config: pytest.Config, settings: Settings) -> int:
@@ -101,7 +118,6 @@ def _compare(settings: Settings, start: Path) -> int:
     lines, failed = compare_finished(
         read_baselines(settings, start),
         compare_fail=settings.compare_fail,
-        results_dir=start / settings.results_dir,
     )
     print("\n".join(lines))
     return int(failed)

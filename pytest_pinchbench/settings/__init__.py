@@ -118,6 +118,8 @@ class Settings:
     # about these settings
     show_recipe: bool = False
     list: str | None = None
+    view: str | None = None
+    """A results folder; ``yes`` means ``results_dir``."""
     thinking: str | None = None
     skills: Path | None = None
     export: Path | None = None

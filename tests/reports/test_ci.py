@@ -84,7 +84,6 @@ def test_finished_runs_are_compared_the_last_with_those_before_it(tmp_path):
     lines, failed = compare_finished(
         runs,
         compare_fail=0.2,
-        results_dir=tmp_path / "results",
         environ={"GITHUB_STEP_SUMMARY": str(page)},
     )
     assert failed
@@ -95,20 +94,15 @@ def test_finished_runs_are_compared_the_last_with_those_before_it(tmp_path):
     assert lines[lines.index(verdict) + 1].startswith("            allowed; tasks dropped")
     assert lines[lines.index(verdict) + 2].endswith("(allowed: 0.2)")
     nowhere = {"GITHUB_STEP_SUMMARY": str(tmp_path / "no folder" / "step.md")}
-    (tmp_path / "file").touch()
-    *lines, first, second = compare_finished(
-        runs, compare_fail=0.2, results_dir=tmp_path / "file" / "results", environ=nowhere
-    )[0]
-    assert first.startswith(f"cannot write {tmp_path / 'file' / 'results' / 'comparison.md'}: ")
-    assert second.startswith("cannot write GITHUB_STEP_SUMMARY: ")
-    markdown = (tmp_path / "results" / "comparison.md").read_text()
+    *lines, last = compare_finished(runs, compare_fail=0.2, environ=nowhere)[0]
+    assert last.startswith("cannot write GITHUB_STEP_SUMMARY: ")
+    markdown = page.read_text()
     assert markdown.startswith("| model | mean |")
     assert "**Comparison not met**: the mean is significantly below" in markdown
-    assert page.read_text() == markdown
 
-    _, failed = compare_finished(runs, compare_fail=0.4, results_dir=tmp_path, environ={})
+    _, failed = compare_finished(runs, compare_fail=0.4, environ={})
     assert not failed
-    _, failed = compare_finished(runs, compare_fail=None, results_dir=tmp_path, environ={})
+    _, failed = compare_finished(runs, compare_fail=None, environ={})
     assert not failed
 
 
@@ -117,7 +111,7 @@ def test_finished_runs_with_nothing_to_compare_meet_no_gate(tmp_path):
         summary_of(tmp_path / "old", {"task_a": [1.0]}, model="old"),
         summary_of(tmp_path / "new", {"task_b": [1.0]}, model="new"),
     ]
-    lines, failed = compare_finished(runs, compare_fail=0.5, results_dir=tmp_path, environ={})
+    lines, failed = compare_finished(runs, compare_fail=0.5, environ={})
     assert failed
     words = " ".join(" ".join(lines).split())
     assert "Comparison not met: too little to go by against old: only in old: task_a;" in words
@@ -138,7 +132,7 @@ def test_a_gate_that_is_not_met_is_the_first_error():
 def test_one_finished_run_is_nothing_to_compare(tmp_path):
     old = summary_of(tmp_path / "old", {"task_a": [1.0]})
     with pytest.raises(PinchBenchError, match="at least two"):
-        compare_finished([old], compare_fail=None, results_dir=tmp_path)
+        compare_finished([old], compare_fail=None)
 
 
 @pytest.mark.parametrize(
