@@ -1,6 +1,6 @@
 """What this project costs on top of OpenClaw: per task, and at collection.
 
-``python benchmarks/overhead.py --env local`` or ``--env docker --image IMAGE``.
+``python benchmarks/overhead.py --env local --env bubblewrap`` or ``--env docker --image IMAGE``.
 
 One run measures both sides, round by round, so that whatever else the machine does bears on
 both: a whole attempt as pytest runs it, then the same ``openclaw agent`` command bare, in a
@@ -36,7 +36,7 @@ from pytest_pinchbench.session.run import Run
 from pytest_pinchbench.suite.task_file import Task
 
 TASK = "task_01_packing_list"  # one turn with one tool call
-TARGETS = {"docker": 1.0, "local": 0.3}  # seconds of ours a task
+TARGETS = {"docker": 1.0, "bubblewrap": 0.3, "local": 0.3}  # seconds of ours a task
 COLLECTION_TARGETS = {23: 0.5, 1000: 5.0}  # seconds by number of tasks
 
 TASK_FILE = """\
@@ -157,6 +157,10 @@ def bare_turn(environment: Environment, harness: Harness, task: Task, run: Run) 
             harness.run(cast(Sandbox, notebook), task, workspace, line)
         argv = list(notebook.argv)
         variables = dict(notebook.how["env"])
+        if environment.kind == "bubblewrap":
+            return sandbox.exec(
+                argv, cwd=workspace, env=variables, stdin=notebook.how["stdin"]
+            ).seconds
         if environment.on_this_machine:
             variables = {"PATH": os.environ["PATH"], "HOME": sandbox.private_root, **variables}
         else:
@@ -251,7 +255,8 @@ def measure_collection(tasks: int) -> tuple[float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--env", action="append", default=[], help="local, docker; repeatable")
+    kinds = "local, bubblewrap, docker; repeatable"
+    parser.add_argument("--env", action="append", default=[], help=kinds)
     parser.add_argument("--image", help="image for docker")
     parser.add_argument("--openclaw-version", help="release for local")
     parser.add_argument("--rounds", type=int, default=5)
@@ -263,11 +268,11 @@ def main() -> None:
             f"the whole command {whole:.2f} s"
         )
     for kind in options.env:
-        extra = []
+        extra = ["--pinchbench-grade-in=fresh"]
         if kind == "docker" and options.image:
-            extra = [f"--pinchbench-image={options.image}"]
-        if kind == "local" and options.openclaw_version:
-            extra = [f"--pinchbench-openclaw-version={options.openclaw_version}"]
+            extra += [f"--pinchbench-image={options.image}"]
+        if kind != "docker" and options.openclaw_version:
+            extra += [f"--pinchbench-openclaw-version={options.openclaw_version}"]
         show_attempts(kind, measure_attempts(kind, options.rounds, extra))
 
 

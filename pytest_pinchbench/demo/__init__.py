@@ -8,6 +8,7 @@ a demo among the settings of a real project shows the same numbers as anywhere, 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,7 +45,10 @@ def _sandbox_here() -> str:
     """The safest kind of sandbox that needs nothing installed beyond this package."""
     from pytest_pinchbench.environments.bubblewrap import why_unusable
 
-    return "local" if why_unusable() else "bubblewrap"
+    reason = why_unusable()
+    if reason:
+        print(f"pinchbench: the demo has no safe sandbox here: {reason}", file=sys.stderr)
+    return "local" if reason else "bubblewrap"
 
 
 @contextmanager

@@ -86,9 +86,11 @@ class DockerSandbox(ExecSandbox):
     def changed_folders(self) -> list[str]:
         with self._engine.translated(f"{self.name} cannot be compared with its image"):
             found = {one["Path"] for one in self._engine.api.diff(self.name) or ()}
+            mounts = self._engine.api.inspect_container(self.name)["Mounts"]
         files = found - {posixpath.dirname(path) for path in found}
-        folders = {posixpath.dirname(path) for path in files - {self.workspace_root}}
-        return sorted(path for path in folders if not path.startswith(self.private_root))
+        files -= {one["Destination"] for one in mounts}
+        changed = (path for path in files if not path.startswith(self.private_root))
+        return sorted({posixpath.dirname(path) for path in changed})
 
     def read(self, path: str) -> bytes:
         if not self._frozen:

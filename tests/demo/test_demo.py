@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -114,6 +115,24 @@ def test_settings_of_a_real_project_do_not_count(
     assert found.judge.id == "demo/judge"
     assert found.model.api_key != "sk-dear"
     assert found.skill_dir == SUITE
+
+
+def test_where_namespaces_are_forbidden_it_says_so_and_is_local(
+    settings: Callable[..., Settings],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    forbidden = tmp_path / "bwrap"
+    forbidden.write_text("#!/bin/sh\necho 'bwrap: No permissions to do that' >&2; exit 1\n")
+    forbidden.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    why_unusable.cache_clear()
+    try:
+        assert settings().recipe.environment == "local"
+    finally:
+        why_unusable.cache_clear()
+    assert "forbids user namespaces (bwrap: No permissions" in capfd.readouterr().err
 
 
 def test_a_model_of_ones_own_is_not_judged_by_the_script(settings: Callable[..., Settings]) -> None:

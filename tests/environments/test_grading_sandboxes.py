@@ -52,6 +52,7 @@ def test_the_workspaces_are_the_same_to_the_last_bit(sandbox: Sandbox, beside: S
 def test_nothing_else_is_shared(
     environment: Environment, sandbox: Sandbox, beside: Sandbox
 ) -> None:
+    clean = sandbox.changed_folders()
     mark = os.path.basename(sandbox.private_root) + beside.name
     places = ["/tmp", "$HOME", sandbox.private_root]
     if environment.kind == "local":  # which is one machine
@@ -60,6 +61,7 @@ def test_nothing_else_is_shared(
         assert sandbox.exec(sh(f"echo > {place}/{mark}")).exit_code == 0
         assert beside.exec(sh(f"test -e {place}/{mark}")).exit_code == 1
     folders = sandbox.changed_folders()
+    assert clean == []
     assert len(folders) >= 2
     assert sandbox.workspace_root not in folders
     if environment.kind != "local":
