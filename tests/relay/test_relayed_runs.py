@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -212,6 +213,46 @@ def test_workers_share_the_relay(pytester, project, relayed_run):
     endpoint, result = relayed_run([lambda c: (time.sleep(0.1), answer(c))], *limits)
     result.assert_outcomes(passed=3)
     assert len(endpoint.requests) == 3
+
+
+@pytest.mark.docker
+def test_a_kept_container_holds_neither_key(pytester, project, relayed_run, monkeypatch):
+    """Not in its files, in the environment of a process, or in what the engine says of it."""
+    judges_key = "sk-the-real-key-of-the-judge"
+    monkeypatch.setenv("JUDGE_MODEL_API_KEY", judges_key)
+    path = pytester.path / "docker.yaml"
+    path.write_text(docker_recipe())
+    project(
+        {"task_of_keys": f"{ASK} env > env.txt; cat /proc/*/environ >> env.txt; ask; {GOOD}"},
+        task_of_keys={"grading_type": "hybrid"},
+    )
+    judge_says = json.dumps(chat(json.dumps(VERDICT))).encode()
+    with RawEndpoint([lambda c: c.answer(judge_says, content_type="application/json")]) as judge:
+        relayed_run(
+            [answer],
+            *("--pinchbench-env=docker", f"--pinchbench-recipe={path}"),
+            *("--pinchbench-keep-environment", "--pinchbench-judge-check=no"),
+            *("--pinchbench-judge-model=judge", f"--pinchbench-judge-base-url={judge.url}"),
+        )
+        assert len(judge.requests) == 1
+
+    def docker(*arguments: str) -> bytes:
+        return subprocess.run(["docker", *arguments], capture_output=True, check=True).stdout
+
+    kept = docker("ps", "-aq", "--filter", "name=pinchbench-task_of_keys-").split()
+    try:
+        assert kept
+        for name in map(bytes.decode, kept):
+            everything = docker("inspect", name) + docker("logs", name) + docker("export", name)
+            everything += docker("cp", f"{name}:/workspace", "-")  # a volume is not exported
+            running = docker("ps", "-q", "--filter", f"id={name}")
+            if running:
+                everything += docker("exec", name, "sh", "-c", "cat /proc/[0-9]*/environ; true")
+            assert b"MODEL_KEY=pinchbench-" in everything
+            for key in (KEY, judges_key):
+                assert key.encode() not in everything
+    finally:
+        docker("rm", "-f", *map(bytes.decode, kept))
 
 
 def docker_recipe() -> str:
