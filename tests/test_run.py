@@ -752,10 +752,18 @@ def test_past_the_budget_nothing_more_is_started(pytester, project, run):
     project({"task_a": GOOD, "task_b": GOOD, "task_c": GOOD}, cost=0.3)
     result = run("--pinchbench-budget-usd", "0.5")
     result.stdout.fnmatch_lines(
-        ["task_c * missing *", "*the budget of $0.5 is used up: $0.6000 spent*"]
+        [
+            "task_c * missing *",
+            "To go on    the same command with --pinchbench-resume *",
+            "            --pinchbench-budget-usd above $0.6000: it is used up",
+            "*the budget of $0.5 is used up: $0.6000 spent*",
+        ]
     )
     assert set(records(pytester)) == {"task_a", "task_b"}
     assert result.ret == pytest.ExitCode.INTERRUPTED
+    result = run("--pinchbench-resume=latest", "--pinchbench-budget-usd=1")
+    result.stdout.fnmatch_lines(["Mean score  1.000*"])
+    assert set(records(pytester)) == {"task_a", "task_b", "task_c"}
 
 
 @pytest.mark.slow

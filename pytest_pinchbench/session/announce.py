@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pytest_pinchbench.issues import TaskFileError
 from pytest_pinchbench.reports import formats
+from pytest_pinchbench.results.records import cost_of
 from pytest_pinchbench.session.run import Run, Runs
 from pytest_pinchbench.settings.sources import CONFIG_FILE
 from pytest_pinchbench.suite.checkout import suite_name
@@ -57,6 +58,11 @@ def hints(run: Run, where: str) -> list[str]:
     lines = [f"To go on    the same command with --pinchbench-resume {where}"]
     if run.directory.has_ended("sanity"):
         lines.append(f"{'':12}--pinchbench-keep-going, or the sanity task stops it again")
+    budget = run.settings.budget_usd
+    agent = run.mode.agent_runs
+    spent = sum(cost_of(record, agent=agent) for record in run.directory.records())
+    if budget is not None and spent >= budget:
+        lines.append(f"{'':12}--pinchbench-budget-usd above {formats.usd(spent)}: it is used up")
     return lines
 
 

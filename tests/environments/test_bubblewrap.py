@@ -131,9 +131,7 @@ def test_an_agent_that_kills_everything_can_be_graded_all_the_same(open_one: Ope
     sandbox = open_one()
     sandbox.write({f"{sandbox.workspace_root}/answer": b"42"})
 
-    with pytest.raises(Exception, match="sandbox"):
-        sandbox.exec(sh("kill -9 -1; sleep 60"), timeout=30)
-
+    assert sandbox.exec(sh("kill -9 -1; sleep 60"), timeout=30).exit_code == -9
     assert sandbox.read(f"{sandbox.workspace_root}/answer") == b"42"
 
 

@@ -18,6 +18,8 @@ from judging import JudgeServer, Reply, chat
 
 from pytest_pinchbench.environments.bubblewrap import why_unusable
 
+pytestmark = pytest.mark.slow
+
 MODEL_KEY = "sk-the-real-key-of-the-model"
 SLEEP = f"sleep 30{os.getpid()}"
 # the attacks would do to this machine what they do to a sandbox
