@@ -223,6 +223,9 @@ _GROUPS: dict[str, tuple[Option, ...]] = {
         Option("openclaw-binary", "agent", readers.text,
                "openclaw command in the sandbox, where it is not on PATH", metavar="PATH",
                yaml=(_H + "binary",)),
+        Option("openclaw-mode", "agent", readers.choice("local", "gateway"),
+               "local runs an agent without a gateway; gateway starts one for each attempt, which"
+               " subagents, cron and messages need", "local", "MODE", yaml=(_H + "mode",)),
         Option("skip-bootstrap", "agent", readers.yes_no,
                "keep OpenClaw from adding its own files to the workspace", "no",
                yaml=(_H + "skip_bootstrap",)),

@@ -42,6 +42,7 @@ OTHER = {
     "skill-repo-tag": "v9",
     "list": "json",
     "thinking": "high",
+    "openclaw-mode": "gateway",
     "skills": "elsewhere",
     "export": "csv=attempts.csv",
     "check": "yes",

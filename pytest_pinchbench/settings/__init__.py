@@ -118,6 +118,7 @@ class Settings:
     # about these settings
     show_recipe: bool = False
     list: str | None = None
+    openclaw_mode: str = "local"
     view: str | None = None
     """A results folder; ``yes`` means ``results_dir``."""
     thinking: str | None = None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from transcript_files import (
 from pytest_pinchbench.harnesses.openclaw import transcripts
 from pytest_pinchbench.harnesses.openclaw.transcripts import (
     TranscriptUnreadable,
+    known_sessions,
     read_transcript,
     zstd,
 )
@@ -192,3 +194,37 @@ def test_deeply_nested_json_is_left_out(tmp_path: Path) -> None:
     with lines.open("a") as file:
         file.write('{"a":' * 100_000 + "\n" + json.dumps(CONVERSATION[6]) + "\n")
     assert len(read_transcript(tmp_path, [SESSION])) == 2
+
+
+# -- sessions of subagents --------------------------------------------------------------------
+
+KEYS = {"s-1": "agent:pinchbench:main", "s-2": "agent:pinchbench:subagent:x"}
+
+
+def write_index(agent: Path, keys: dict[str, str]) -> None:
+    (agent / "sessions").mkdir(parents=True)
+    entries = {key: {"sessionId": session} for session, key in keys.items()}
+    (agent / "sessions" / "sessions.json").write_text(json.dumps(entries))
+
+
+def write_nodes(agent: Path, keys: dict[str, str]) -> None:
+    path = write_table(agent, [])
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE session_nodes (session_key, current_session_id)")
+        connection.executemany("INSERT INTO session_nodes VALUES (?2, ?1)", keys.items())
+
+
+@pytest.mark.parametrize("write", [write_index, write_nodes])
+def test_sessions_are_known_by_their_keys(
+    tmp_path: Path, write: Callable[[Path, dict[str, str]], None]
+) -> None:
+    # an agent can write there, too: an id that could lead elsewhere is left out
+    write(tmp_path, {**KEYS, "../../etc/passwd": "agent:pinchbench:subagent:y"})
+    assert known_sessions(tmp_path) == KEYS
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{", '{"a": 1}', '{"a": {"sessionId": [1]}}'])
+def test_an_index_that_is_not_one_names_no_sessions(tmp_path: Path, text: str) -> None:
+    write_index(tmp_path, {})
+    (tmp_path / "sessions" / "sessions.json").write_text(text)
+    assert known_sessions(tmp_path) == {}

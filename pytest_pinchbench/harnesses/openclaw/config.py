@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -64,11 +65,17 @@ def parse_version(text: str) -> Version:
 
 
 def config_file(
-    settings: Settings, version: Version, state: str, workspace: str, relayed_url: str | None = None
+    settings: Settings,
+    version: Version,
+    state: str,
+    workspace: str,
+    relayed_url: str | None = None,
+    gateway: Mapping[str, Any] | None = None,
 ) -> bytes:
     """Return ``openclaw.json``. It names the variable that the key is in, never the key.
 
     ``relayed_url``: the endpoint behind the relay to which the model's base URL leads.
+    ``gateway``: the section of that name.
     """
     model, base_url = settings.model, settings.model.base_url
     name = model.id if base_url is None else f"{PROVIDER}/{model.id}"
@@ -99,6 +106,8 @@ def config_file(
             # A reference to a secret is first asked of a gateway: let it find none, and not
             # one that the user happens to run.
             config["gateway"] = {"port": 1}
+    if gateway is not None:
+        config["gateway"] = gateway
     # a path's bytes, which Python holds as surrogates where the locale is not UTF-8
     return json.dumps(config, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape")
 
@@ -224,10 +233,17 @@ def takes_message_file(version: Version) -> bool:
 
 
 def turn_arguments(
-    version: Version, session: str, prompt: str, timeout: float, thinking: str | None = None
+    version: Version,
+    session: str,
+    prompt: str,
+    timeout: float,
+    thinking: str | None = None,
+    local: bool = True,
 ) -> tuple[list[str], bytes]:
     """Arguments of ``openclaw`` for one turn, and what it gets on standard input."""
-    arguments = ["agent", "--agent", AGENT, "--session-id", session, "--local"]
+    arguments = ["agent", "--agent", AGENT, "--session-id", session]
+    if local:
+        arguments.append("--local")
     # Ours is the clock that counts; OpenClaw's is later than it in any case.
     arguments += ["--timeout", str(int(timeout) + 3600)]
     if thinking:

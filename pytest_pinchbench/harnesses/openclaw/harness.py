@@ -17,11 +17,13 @@ from weakref import WeakKeyDictionary
 from pytest_pinchbench.harnesses import AgentRun, Line, Requests
 from pytest_pinchbench.harnesses.openclaw import config, install, messages, node, outcome
 from pytest_pinchbench.harnesses.openclaw.compile_cache import compile_cache
+from pytest_pinchbench.harnesses.openclaw.gateway import Gateway
 from pytest_pinchbench.harnesses.openclaw.trajectory import to_actf
 from pytest_pinchbench.harnesses.openclaw.transcripts import (
     MAX_BYTES,
     Event,
     TranscriptUnreadable,
+    known_sessions,
     read_transcript,
     transcript_files,
 )
@@ -85,6 +87,7 @@ class OpenClawHarness:
             )
         self._host_install: install.HostInstall | None = None
         self._agents: WeakKeyDictionary[Sandbox, Agent] = WeakKeyDictionary()
+        self._gateways: WeakKeyDictionary[Sandbox, Gateway] = WeakKeyDictionary()
 
     def prepare(self, environment: Environment) -> None:
         if environment is self._environment:  # asked before every attempt
@@ -117,7 +120,10 @@ class OpenClawHarness:
         version = config.parse_version(self._agent(sandbox).version)
         settings = replace(self.settings, model=line.model)
         endpoint = self.settings.model.base_url if line.is_relayed else None
-        content = config.config_file(settings, version, state, workspace, endpoint)
+        gateway = None
+        if settings.openclaw_mode == "gateway":
+            gateway = self._gateways.setdefault(sandbox, Gateway()).config()
+        content = config.config_file(settings, version, state, workspace, endpoint, gateway)
         skills = read_skills(self.settings.skills) if self.settings.skills else {}
         return {
             f"{state}/openclaw.json": content,
@@ -134,6 +140,11 @@ class OpenClawHarness:
         }
         if line.is_relayed:  # the relay is on a loopback port, and no proxy leads there
             environ |= dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1,localhost")
+        gateway = self._gateways.get(sandbox)
+        if gateway is not None:
+            environ["OPENCLAW_GATEWAY_TOKEN"] = gateway.token
+            log = f"{_state(sandbox)}/gateway.log"
+            gateway.start(sandbox, agent.command, log=log, workspace=workspace, environ=environ)
         conversation = Conversation(sandbox)
         turns: list[ExecResult] = []
         issues: list[Issue] = []
@@ -147,7 +158,7 @@ class OpenClawHarness:
                 break
             session = conversation.next_session(prompt.new_session and new_session)
             arguments, stdin = config.turn_arguments(
-                version, session, prompt.text, left, self.settings.thinking
+                version, session, prompt.text, left, self.settings.thinking, local=gateway is None
             )
             if too_long := _too_long(arguments, agent):
                 issues.append(too_long)
@@ -170,8 +181,8 @@ class OpenClawHarness:
         events = conversation.events
         return AgentRun(
             transcript=events,
-            trajectory=to_actf(events),
-            usage=messages.usage(events),
+            trajectory=to_actf((*events, *conversation.helpers)),
+            usage=messages.usage((*events, *conversation.helpers)),
             final_answer=messages.final_answer(events),
             timed_out=any(turn.timed_out for turn in turns)
             and (requests is None or requests.ended == "time"),
@@ -265,6 +276,8 @@ class Conversation:
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
         self.events: tuple[Event, ...] = ()
+        self.helpers: tuple[Event, ...] = ()
+        """What subagents said, one session after the other."""
         self._sessions: list[str] = []
         self._asked = 0
         self.asked_at = datetime.now(timezone.utc)
@@ -282,17 +295,25 @@ class Conversation:
         with tempfile.TemporaryDirectory(prefix="pinchbench-") as folder:
             copy = Path(folder, "agent")
             try:
-                self.sandbox.download(
-                    f"{_state(self.sandbox)}/agents/{config.AGENT}",
-                    copy,
-                    only=transcript_files(self._sessions),
-                    limit=2 * MAX_BYTES,
-                )
+                self._download(transcript_files(self._sessions), copy)
+                known = known_sessions(copy)
+                helpers = [session for session, key in known.items() if ":subagent:" in key]
+                ours = self._sessions
+                if known and known.keys().isdisjoint(ours):  # a gateway may choose the session
+                    ours = [session for session in known if session not in helpers]
+                if (copy / "sessions").is_dir() and {*ours, *helpers} - {*self._sessions}:
+                    copy = Path(folder, "all")
+                    self._download(transcript_files([*ours, *helpers]), copy)
             except FileNotFoundError:
                 return
             except OutputTooLarge as error:
                 raise TranscriptUnreadable(str(error)) from None
-            self.events = read_transcript(copy, self._sessions)
+            self.events = read_transcript(copy, ours)
+            self.helpers = read_transcript(copy, helpers)
+
+    def _download(self, names: list[str], copy: Path) -> None:
+        source = f"{_state(self.sandbox)}/agents/{config.AGENT}"
+        self.sandbox.download(source, copy, only=names, limit=2 * MAX_BYTES)
 
     def read_when_there(self) -> bool:
         """Read; where the answer to the last prompt is missing, until it is there or time is up."""

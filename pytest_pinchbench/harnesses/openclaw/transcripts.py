@@ -32,12 +32,42 @@ class TranscriptUnreadable(Exception):
 
 
 _DATABASE = "agent/openclaw-agent.sqlite"
+_INDEX = "sessions/sessions.json"
+_MOST_SESSIONS = 1000
 
 
 def transcript_files(sessions: Sequence[str]) -> list[str]:
     """Return the files below ``agents/AGENT`` that can hold the sessions' conversations."""
     lines = [f"sessions/{session}.jsonl" for session in sessions]
-    return [*lines, _DATABASE, f"{_DATABASE}-wal"]
+    return [*lines, _INDEX, _DATABASE, f"{_DATABASE}-wal"]
+
+
+def known_sessions(agent_dir: Path) -> dict[str, str]:
+    """Return the key of each session that OpenClaw knows, by the session's id: a subagent's is
+    ``agent:AGENT:subagent:...``. Raises :class:`TranscriptUnreadable`.
+    """
+    index, database = agent_dir / _INDEX, agent_dir / _DATABASE
+    found: dict[str, str] = {}
+    if _is_plain_file(index, agent_dir):
+        try:
+            entries = json.loads(_Budget(MAX_BYTES).text(index.read_bytes()))
+            found = {entry["sessionId"]: key for key, entry in entries.items()}
+        except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
+            return {}  # torn, or not OpenClaw's
+    elif _is_plain_file(database, agent_dir):
+        query = "SELECT current_session_id, session_key FROM session_nodes"
+        try:
+            with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+                _guard(connection)
+                if _has_table(connection, "session_nodes"):
+                    found = dict(connection.execute(query).fetchmany(_MOST_SESSIONS))
+        except sqlite3.Error as error:
+            raise TranscriptUnreadable(f"{database.name}: {error}") from error
+    return {
+        session: key
+        for session, key in list(found.items())[:_MOST_SESSIONS]
+        if isinstance(key, str) and re.fullmatch(r"[\w-]{1,100}", str(session))
+    }
 
 
 def read_transcript(agent_dir: Path, sessions: Sequence[str]) -> tuple[Event, ...]:
@@ -106,17 +136,8 @@ def _read_table(database: Path, session: str, budget: _Budget) -> Iterator[Event
 
 
 def _select(connection: sqlite3.Connection, session: str, budget: _Budget) -> Iterator[Event]:
-    if sqlite3.sqlite_version_info < (3, 37):
-        # Older SQLite does not know the STRICT of the table's definition; with this it
-        # overlooks it (sqlite.org/stricttables.html, "Backwards Compatibility").
-        connection.execute("PRAGMA writable_schema = ON")
-    deadline = time.monotonic() + _QUERY_SECONDS
-    connection.set_progress_handler(lambda: time.monotonic() > deadline, 100_000)
-    # A view could run anything. (PRAGMA trusted_schema = OFF is not to be had: SQLite then
-    # refuses the json_valid() in OpenClaw's own definition of the table.)
-    if not connection.execute(
-        "SELECT 1 FROM sqlite_master WHERE name = 'transcript_events' AND type = 'table'"
-    ).fetchone():
+    _guard(connection)
+    if not _has_table(connection, "transcript_events"):
         return
     columns = {row[1] for row in connection.execute("PRAGMA table_info(transcript_events)")}
     compressed = "event_zstd" if "event_zstd" in columns else "NULL"
@@ -132,6 +153,23 @@ def _select(connection: sqlite3.Connection, session: str, budget: _Budget) -> It
             continue
         if isinstance(value, dict):
             yield value
+
+
+def _guard(connection: sqlite3.Connection) -> None:
+    """Bound the time of queries, and read what older SQLite would refuse."""
+    if sqlite3.sqlite_version_info < (3, 37):
+        # Older SQLite does not know the STRICT of the table's definition; with this it
+        # overlooks it (sqlite.org/stricttables.html, "Backwards Compatibility").
+        connection.execute("PRAGMA writable_schema = ON")
+    deadline = time.monotonic() + _QUERY_SECONDS
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, 100_000)
+
+
+def _has_table(connection: sqlite3.Connection, name: str) -> bool:
+    # A view could run anything. (PRAGMA trusted_schema = OFF is not to be had: SQLite then
+    # refuses the json_valid() in OpenClaw's own definition of the table.)
+    query = "SELECT 1 FROM sqlite_master WHERE name = ? AND type = 'table'"
+    return connection.execute(query, (name,)).fetchone() is not None
 
 
 def _decompress(data: bytes, limit: int) -> bytes:
