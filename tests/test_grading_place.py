@@ -65,7 +65,7 @@ def score(graded: Callable[..., dict[str, str]]) -> float | None:
 
 CHECK = "def grade(transcript, workspace_path):\n    from pathlib import Path\n"
 TOOL = CHECK + "    return {'x': float(Path('/tmp/tool').exists())}"
-HIDDEN = CHECK + "    return {'x': float(Path('/', 'tmp', 'tool').exists())}"
+HIDDEN = CHECK + "    return {'x': float(Path('/', 'home', 'agent', 'tool').exists())}"
 
 
 def test_a_task_is_graded_where_its_agent_has_not_been(graded) -> None:  # type: ignore[no-untyped-def]
@@ -81,11 +81,11 @@ def test_checks_that_look_elsewhere_are_run_where_the_agent_was(graded) -> None:
 
 
 def test_what_was_left_behind_is_named_where_the_grade_is_bad(graded) -> None:  # type: ignore[no-untyped-def]
-    assert graded(script="echo > /tmp/tool", check=HIDDEN)["sandbox"] == "fresh"
+    assert graded(script="echo > ~/tool; echo > /tmp/log", check=HIDDEN)["sandbox"] == "fresh"
     assert score(graded) == 0.0
     (issue,) = graded.record["issues"]
     assert (issue["severity"], issue["code"]) == ("WARNING", "left_behind")
-    assert "/tmp" in issue["message"]
+    assert "changed in /home/agent;" in issue["message"]
 
 
 @pytest.mark.parametrize("place", ["fresh", "same"])
@@ -97,6 +97,6 @@ def test_an_option_decides_for_all_tasks(graded, place: str) -> None:  # type: i
 
 
 def test_a_task_decides_for_itself(graded) -> None:  # type: ignore[no-untyped-def]
-    where = graded(script="echo > /tmp/tool", check=HIDDEN, grade_in="same")
+    where = graded(script="echo > ~/tool; echo > /tmp/log", check=HIDDEN, grade_in="same")
     assert where == {"sandbox": "same", "reason": "the task says grade_in: same"}
     assert score(graded) == 1.0

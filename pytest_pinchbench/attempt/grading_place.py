@@ -31,6 +31,8 @@ _PATHS = re.compile(
     r"/(bin|boot|dev|etc|home|lib\w*|media|mnt|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)(/\S*)?"
     r"|~/\S*|~|HOME"
 )
+# OpenClaw's own traces; checks that look into /tmp say so, and are graded in the agent's sandbox
+_USUAL = re.compile(r"openclaw|^/tmp(/|$)|/\.(cache|npm)(/|$)")
 
 
 def looks_outside(checks: str) -> str:
@@ -107,6 +109,7 @@ class GradingPlace:
             folders = self._agents.changed_folders()
         except SandboxFailure as failure:
             return Issue("WARNING", "left_behind", str(failure))
+        folders = [folder for folder in folders if not _USUAL.search(folder)]
         if not folders:
             return None
         shown = ", ".join(folders[:10]) + (" ..." if len(folders) > 10 else "")
