@@ -65,6 +65,7 @@ def test_a_thinking_level_is_passed_on(
         "providers"
     ].values()
     assert provider["models"][0]["reasoning"] is True
+    assert provider["models"][0]["compat"]["supportsReasoningEffort"] is True
 
 
 def test_skills_are_copied_into_the_workspace(

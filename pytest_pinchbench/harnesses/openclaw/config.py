@@ -134,10 +134,11 @@ def _provider(
     compat = {name: value for name, value in model.compat.items() if name != "drop"}
     if relayed_url is not None and model.api_protocol == "openai-chat":
         compat = {**_compat(urlsplit(relayed_url).hostname or "", version), **compat}
+    if settings.thinking not in (None, "off"):  # without these the level is not sent
+        provider["models"][0]["reasoning"] = True
+        compat = {"supportsReasoningEffort": True, **compat}
     if compat:
         provider["models"][0]["compat"] = compat
-    if settings.thinking not in (None, "off"):
-        provider["models"][0]["reasoning"] = True  # or the level is not sent
     if version >= _WITH_TIMEOUT:
         provider["timeoutSeconds"] = _REQUEST_SECONDS
     if _writes_substituted_keys(version):
