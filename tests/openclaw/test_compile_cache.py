@@ -32,7 +32,7 @@ SCRIPT = parse_script(
 
 @pytest.fixture
 def model() -> Iterator[ScriptedModel]:
-    with ScriptedModel(SCRIPT, host="0.0.0.0") as served:
+    with ScriptedModel(SCRIPT) as served:
         yield served
 
 
@@ -47,7 +47,7 @@ def test_the_first_sandbox_fills_it_and_the_next_one_runs_from_it(
         image = runner_image.openclaw(release)
     except runner_image.Missing as missing:
         pytest.skip(str(missing))
-    recipe = Recipe(name="docker", environment="docker", image=image)
+    recipe = Recipe("docker", "docker", image=image, options={"network": "host"})
     environment = DockerEnvironment(EnvironmentSetup(recipe, "run", tmp_path))
     harness = OpenClawHarness(
         settings_for(
